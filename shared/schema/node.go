@@ -1,0 +1,104 @@
+package schema
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vipod/vipod/shared/ownership"
+)
+
+// Phase is where elector is in its life.
+type Phase string
+
+// Phases of elector.
+const (
+	// PhaseRunning: intent is kept up to date.
+	PhaseRunning Phase = "running"
+	// PhaseStopping: the whole pod is going, VIPs are being handed over.
+	PhaseStopping Phase = "stopping"
+	// PhaseStopped: nothing is owned here any more, clean up and exit.
+	PhaseStopped Phase = "stopped"
+)
+
+// Node is elector's document about this node.
+type Node struct {
+	Meta
+	Name string `json:"node"`
+	// Boot is the boot id for which Synced was said.
+	Boot string `json:"boot"`
+	// Synced says that the VIP documents are complete: what they do not want
+	// may be removed.
+	Synced bool  `json:"synced"`
+	Phase  Phase `json:"phase"`
+	// Components are the daemons that are switched on for this node.
+	Components []string `json:"components"`
+	Settings   Settings `json:"settings"`
+}
+
+// Settings are the effective values that other daemons need.
+type Settings struct {
+	// InstanceName tells two vipods on one node apart in the names of
+	// nftables tables; empty for the only one.
+	InstanceName string `json:"instanceName,omitempty"`
+	// Protocol marks our addresses (IFA_PROTO), 4 to 255.
+	Protocol int `json:"protocol"`
+	// LeaseDurationMillis is D, in milliseconds.
+	LeaseDurationMillis int64 `json:"leaseDurationMillis"`
+	// AnnounceIntervalMillis is the time between two refreshing
+	// announcements of one VIP, in milliseconds.
+	AnnounceIntervalMillis int64 `json:"announceIntervalMillis"`
+	// MetricsAddress is where metricsd listens, "" for nowhere.
+	MetricsAddress string `json:"metricsAddress"`
+	// LoopbackGlobalScope gives addresses on lo global instead of host scope.
+	LoopbackGlobalScope bool `json:"loopbackGlobalScope,omitempty"`
+}
+
+// SchemaName implements Document.
+func (*Node) SchemaName() string { return ownership.SchemaNode }
+
+// Validate implements Document.
+func (n *Node) Validate() error {
+	switch {
+	case n.Name == "":
+		return errors.New("node is empty")
+	case n.Boot == "":
+		return errors.New("boot is empty")
+	case n.Phase != PhaseRunning && n.Phase != PhaseStopping && n.Phase != PhaseStopped:
+		return fmt.Errorf("phase %q is not running, stopping or stopped", n.Phase)
+	case n.Settings.Protocol < 4 || n.Settings.Protocol > 255:
+		return fmt.Errorf("settings.protocol %d is not 4 to 255", n.Settings.Protocol)
+	case n.Settings.LeaseDurationMillis <= 0:
+		return fmt.Errorf("settings.leaseDurationMillis %d is not positive", n.Settings.LeaseDurationMillis)
+	case n.Settings.AnnounceIntervalMillis <= 0:
+		return fmt.Errorf("settings.announceIntervalMillis %d is not positive", n.Settings.AnnounceIntervalMillis)
+	}
+	return nil
+}
+
+// Grant says until when this node may claim its VIPs. It is the one document
+// that is rewritten without a change of intent.
+type Grant struct {
+	Meta
+	// Boot is the boot id whose clock ValidUntil is of; another boot id means
+	// expired.
+	Boot string `json:"boot"`
+	// ValidUntil is in nanoseconds of CLOCK_BOOTTIME; a grant that is absent
+	// is not held.
+	ValidUntil map[GrantName]int64 `json:"validUntil"`
+}
+
+// SchemaName implements Document.
+func (*Grant) SchemaName() string { return ownership.SchemaGrant }
+
+// Validate implements Document.
+func (g *Grant) Validate() error {
+	if g.Boot == "" {
+		return errors.New("boot is empty")
+	}
+	for name := range g.ValidUntil {
+		if name != GrantNode && name != GrantControlPlane {
+			return fmt.Errorf("validUntil names %q, which is not a grant", name)
+		}
+	}
+	return nil
+}

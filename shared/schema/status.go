@@ -1,0 +1,100 @@
+package schema
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vipod/vipod/shared/ownership"
+)
+
+// Types of conditions that one daemon sets and another acts on.
+const (
+	// ConditionReady, in a Daemon document: the daemon does its work.
+	ConditionReady = "Ready"
+	// ConditionPresent, by vipd: every address of the VIP is in the kernel.
+	ConditionPresent = "Present"
+	// ConditionMuted, by vipd: the kernel drops every frame by which this
+	// node would claim an address of the VIP.
+	ConditionMuted = "Muted"
+	// ConditionFenced, by vipd: the addresses are covered by the fence, which
+	// closes by itself when the grant ends.
+	ConditionFenced = "Fenced"
+	// ConditionAnnounced, by arpd: the VIP's first announcements were sent.
+	ConditionAnnounced = "Announced"
+	// ConditionConflict, by arpd: another host claims an address of the VIP.
+	ConditionConflict = "Conflict"
+	// ConditionUnclaimed, by arpd for a standby VIP: True when probing found
+	// that nobody answers for the addresses, False when somebody does.
+	ConditionUnclaimed = "Unclaimed"
+)
+
+// Status is a daemon's report about one VIP document.
+type Status struct {
+	Meta
+	Key string `json:"key"`
+	// Observed is the VIP document that this report is about.
+	Observed   Observed        `json:"observed"`
+	Addresses  []AddressStatus `json:"addresses,omitempty"`
+	Conditions []Condition     `json:"conditions"`
+}
+
+// AddressStatus is what a daemon found or did for one address.
+type AddressStatus struct {
+	IP        netip.Addr `json:"ip"`
+	Interface string     `json:"interface"`
+	// Present, by vipd: the address is in the kernel and marked as ours.
+	Present bool `json:"present,omitempty"`
+	// ConflictMAC, by arpd: the link-layer address of another host that
+	// claims or answers for the address.
+	ConflictMAC string `json:"conflictMAC,omitempty"`
+}
+
+// SchemaName implements Document.
+func (*Status) SchemaName() string { return ownership.SchemaStatus }
+
+// Validate implements Document.
+func (s *Status) Validate() error { return ValidateKey(s.Key) }
+
+// Daemon is a daemon's report about itself.
+type Daemon struct {
+	Meta
+	Name string `json:"name"`
+	// Observed is the Node document that the daemon acts on.
+	Observed   Observed    `json:"observed"`
+	Conditions []Condition `json:"conditions"`
+	// Links, by vipd: the links of this node.
+	Links []Link `json:"links,omitempty"`
+}
+
+// Link is one network link as vipd sees it.
+type Link struct {
+	Name  string `json:"name"`
+	Index int    `json:"index"`
+	MAC   string `json:"mac,omitempty"`
+	// Up: administratively up and with carrier, held down for a while after
+	// it flapped.
+	Up bool `json:"up"`
+	// Addresses are the node's own, without those that vipd put there.
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	// DefaultIPv4 and DefaultIPv6 say that a default route of the main table
+	// leaves through this link.
+	DefaultIPv4 bool `json:"defaultIPv4,omitempty"`
+	DefaultIPv6 bool `json:"defaultIPv6,omitempty"`
+}
+
+// SchemaName implements Document.
+func (*Daemon) SchemaName() string { return ownership.SchemaDaemon }
+
+// Validate implements Document.
+func (d *Daemon) Validate() error {
+	if d.Name == "" {
+		return errors.New("name is empty")
+	}
+	for i, l := range d.Links {
+		if err := ValidateInterface(l.Name); err != nil {
+			return fmt.Errorf("links[%d]: %w", i, err)
+		}
+	}
+	return nil
+}

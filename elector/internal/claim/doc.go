@@ -1,0 +1,32 @@
+// Package claim decides which addresses this node owns. It holds the two
+// protocols of ownership as pure state machines, without I/O and without a
+// clock: time comes in as readings of CLOCK_BOOTTIME, Leases come in as watch
+// events, and what is to be written comes out.
+//
+// # Node Leases
+//
+// Every node has one Lease, whose kube-vip.io/lease-vips annotation lists the
+// addresses that the node claims. Renewing the Lease and changing the claims
+// are the same update. No node writes another node's Lease.
+//
+// A node adds a free address to its own Lease. When that very update comes
+// back on its watch, the watch has delivered every claim that was committed
+// before it, since a watch delivers the changes of a resource in the order of
+// their resourceVersions. If another live Lease claims the address by then,
+// the node withdraws; otherwise it owns it. So the first in the order of the
+// watch wins, and every observer sees the same order.
+//
+// A Lease is dead once it was seen unchanged for its whole duration on the
+// observer's own clock. The holder's grant, by which the kernel lets it claim
+// the address on the wire, ends earlier: it is counted from before the renewal
+// was sent and is shorter by a margin for clocks that run at different rates.
+//
+// A node whose grant lapsed, for however short a time, has forfeited all it
+// owned: others may own it by now. It drops everything before it claims
+// again.
+//
+// # The control plane's Lease
+//
+// One Lease that all nodes compete for with compare-and-swap, by kube-vip's
+// name and client-go's rules, so that vipod and kube-vip exclude each other.
+package claim

@@ -1,0 +1,116 @@
+package config
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+)
+
+// Config is the validated configuration of one elector.
+type Config struct {
+	// NodeName is this node's name, in lower case.
+	NodeName string
+	// InstanceName tells two vipods on one node apart; may be empty.
+	InstanceName string
+	LogLevel     slog.Level
+	// MetricsAddress is where metricsd listens, "" for nowhere.
+	MetricsAddress string
+	// Components are the daemons that are switched on for this node, in the
+	// order of the ownership table.
+	Components []string
+
+	// Kubeconfig is the path of a kubeconfig, "" for the pod's own
+	// credentials.
+	Kubeconfig string
+	// APIServer replaces the API server's address of the credentials: a
+	// URL, a host, or a host and port; may be empty.
+	APIServer string
+	// Namespace is where the node Leases are.
+	Namespace string
+
+	// Interface is where VIPs go: a name, Auto, or "" for the link of the
+	// default route.
+	Interface string
+	// ServicesInterface is the same for Services; "" means Interface.
+	ServicesInterface string
+	// AllowInterfaceDown lets VIPs live on a link that is down.
+	AllowInterfaceDown bool
+	Subnet             Subnet
+	// Protocol marks our addresses (IFA_PROTO), 4 to 255.
+	Protocol int
+	// AnnounceInterval is the time between two refreshing announcements of
+	// one VIP.
+	AnnounceInterval time.Duration
+	// LoopbackGlobalScope gives addresses on lo global instead of host scope.
+	LoopbackGlobalScope bool
+
+	// LeaseDuration is how long a Lease lasts after a renewal: whole seconds.
+	LeaseDuration time.Duration
+	// RetryPeriod is the time between two renewals.
+	RetryPeriod time.Duration
+
+	ControlPlane ControlPlane
+	Services     Services
+
+	// Notices are sentences about settings that were given and have no
+	// effect here, to be logged once at start.
+	Notices []string
+}
+
+// Auto, as an interface, stands for the link whose own subnet holds the VIP.
+const Auto = "auto"
+
+// Subnet says which prefix lengths VIPs get.
+type Subnet struct {
+	// Auto takes the length of the link's own subnet that holds the VIP.
+	Auto bool
+	// IPv4 and IPv6 are prefix lengths, 1 to 32 and 1 to 128.
+	IPv4, IPv6 int
+}
+
+// ControlPlane is the configuration of the control plane's VIP.
+type ControlPlane struct {
+	Enabled bool
+	// Addresses are set without Enabled as well, where only other nodes
+	// serve the VIP: no Service gets one of them.
+	Addresses []netip.Addr
+	// Port is where the API server listens on this node.
+	Port uint16
+	// LeaseNamespace and LeaseName name the Lease.
+	LeaseNamespace, LeaseName string
+	Health                    Health
+}
+
+// Health says how the local API server is tested.
+type Health struct {
+	// Address is the URL to get, "" for /readyz of the API server on this
+	// node.
+	Address string
+	Period  time.Duration
+	Timeout time.Duration
+	// FailureThreshold is how many failures in a row make it unhealthy.
+	FailureThreshold int
+	// CAPath is a file of certificates to trust besides the system's; may be
+	// empty.
+	CAPath string
+}
+
+// Services is the configuration of the VIPs for Services.
+type Services struct {
+	Enabled bool
+	// Namespace limits vipod to the Services of one namespace; "" is all.
+	Namespace string
+	// Class is the loadBalancerClass that is ours.
+	Class string
+	// ClassOnly and ClassLegacy choose between the rules for Services
+	// without a class; see plan.
+	ClassOnly, ClassLegacy bool
+	// CIDRs are the cluster's ranges of cluster IPs, as far as they are
+	// known: no VIP may lie in them.
+	CIDRs []netip.Prefix
+	// DisableUpdates keeps elector from writing status and annotations.
+	DisableUpdates bool
+	// IgnoreExcludeLabel lets nodes serve that have the label
+	// node.kubernetes.io/exclude-from-external-load-balancers.
+	IgnoreExcludeLabel bool
+}

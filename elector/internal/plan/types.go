@@ -1,0 +1,83 @@
+package plan
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/vipod/vipod/elector/internal/claim"
+	"github.com/vipod/vipod/elector/internal/config"
+	"github.com/vipod/vipod/shared/schema"
+)
+
+// Input is everything that a plan follows from. Plan does not change it.
+type Input struct {
+	Config *config.Config
+	// Services are all that are known, of any type: their cluster IPs are
+	// forbidden addresses.
+	Services []*corev1.Service
+	Slices   []*discoveryv1.EndpointSlice
+	Nodes    []Node
+	// Links are this node's, from vipd's report.
+	Links []schema.Link
+	// APIServers are addresses under which the API server is reached.
+	APIServers []netip.Addr
+	// Healthy says that the API server on this node answers.
+	Healthy bool
+}
+
+// Node is what matters of a Node object.
+type Node struct {
+	Name string
+	// Excluded: labelled node.kubernetes.io/exclude-from-external-load-balancers.
+	Excluded bool
+	// ControlPlane: labelled node-role.kubernetes.io/control-plane.
+	ControlPlane bool
+	// Addresses are the IP addresses of its status.
+	Addresses []netip.Addr
+}
+
+// Output is what the cluster asks of this node.
+type Output struct {
+	// VIPs are those of Services.
+	VIPs []VIP
+	// Groups are the units of ownership among them.
+	Groups   []claim.Group
+	Refusals []Refusal
+	// ControlPlane is nil where it is switched off.
+	ControlPlane *VIP
+}
+
+// NoGroup is the Group of a VIP that is in none.
+const NoGroup = -1
+
+// VIP is one Service's VIP, or the control plane's.
+type VIP struct {
+	// Key names the VIP's document.
+	Key string
+	// Namespace, Name and UID are the Service's; empty for the control plane.
+	Namespace, Name, UID string
+	Kind                 schema.Kind
+	// Addresses are sorted, with interface and prefix length for this node.
+	Addresses []schema.Address
+	// Eligible says whether this node can serve the VIP and all that must
+	// live with it; Why says in one sentence why not.
+	Eligible bool
+	Why      string
+	// Candidates are the nodes that could serve the VIP by what the API
+	// says; nil for any.
+	Candidates []string
+	// Group is an index into Output.Groups, or NoGroup.
+	Group int
+	// Ports are the Service's, for its status.
+	Ports []corev1.PortStatus
+}
+
+// Refusal is something a Service asks for and does not get. The Service keeps
+// what is not refused.
+type Refusal struct {
+	Namespace, Name, UID string
+	// Reason is one CamelCase word, Message one sentence for people.
+	Reason, Message string
+}

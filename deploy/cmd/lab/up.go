@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/vipod/vipod/deploy/lab"
+)
+
+const defaultName = "lab"
+
+func nameFlag(flags *flag.FlagSet) *string {
+	return flags.String("name", defaultName, "the lab's `name`, to tell several apart")
+}
+
+// listFlag is a flag that may be given several times.
+type listFlag []string
+
+func (l *listFlag) String() string { return fmt.Sprint([]string(*l)) }
+
+func (l *listFlag) Set(value string) error {
+	*l = append(*l, value)
+	return nil
+}
+
+func setupUp(flags *flag.FlagSet) func(context.Context, []string) error {
+	opts := lab.Options{Log: progressLogger(os.Stderr)}
+	var manifests, env listFlag
+	flags.StringVar(&opts.Name, "name", defaultName, "the lab's `name`: 1 to 8 of a-z and 0-9")
+	flags.IntVar(&opts.Nodes, "nodes", 3, "how many `nodes`, 1 to 8")
+	flags.StringVar(&opts.BinDir, "bin", "", "`directory` of the programs (default: where this one is)")
+	flags.Var(&manifests, "manifest", "YAML `file` to apply; can be repeated")
+	flags.Var(&env, "env", "`KEY=value` for every daemon; can be repeated")
+	start := flags.Bool("start", false, "start every daemon on every node")
+	return func(ctx context.Context, args []string) error {
+		if err := noArgs(args); err != nil {
+			return err
+		}
+		if opts.BinDir == "" {
+			self, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("finding the directory of this program: %w", err)
+			}
+			opts.BinDir = filepath.Dir(self)
+		}
+		opts.Manifests, opts.Env = manifests, env
+		l, err := lab.Up(ctx, opts)
+		if err != nil || !*start {
+			return err
+		}
+		for _, node := range l.Nodes() {
+			if err := l.StartNode(ctx, node); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func setupDown(flags *flag.FlagSet) func(context.Context, []string) error {
+	name := nameFlag(flags)
+	all := flags.Bool("all", false, "remove every lab of this machine")
+	return func(_ context.Context, args []string) error {
+		if err := noArgs(args); err != nil {
+			return err
+		}
+		if !*all {
+			return lab.Down(*name)
+		}
+		names, err := lab.Names()
+		errs := []error{err}
+		for _, name := range names {
+			errs = append(errs, lab.Down(name))
+		}
+		return errors.Join(errs...)
+	}
+}
+
+func noArgs(args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("unexpected argument %q", args[0])
+	}
+	return nil
+}

@@ -96,7 +96,7 @@ func (l *Lab) StartAPI(ctx context.Context) error {
 		"--client-ca-file=" + pki("ca.crt"),
 		"--tls-cert-file=" + pki("server.crt"), "--tls-private-key-file=" + pki("server.key"),
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file=" + pki("tokens.key"),
+		"--service-account-key-file=" + pki("tokens.pub"),
 		"--service-account-signing-key-file=" + pki("tokens.key"),
 	}})
 	if err != nil {

@@ -134,12 +134,18 @@ func (l *Lab) makeCredentials() error {
 	if err != nil {
 		return err
 	}
-	_, signer, err := newKey()
+	signer, signerPEM, err := newKey()
 	if err != nil {
 		return fmt.Errorf("making the key for tokens: %w", err)
 	}
+	verifier, err := x509.MarshalPKIXPublicKey(signer.Public())
+	if err != nil {
+		return fmt.Errorf("encoding the key for tokens: %w", err)
+	}
 	files := map[string][]byte{
-		"ca.crt": ca.pem, "server.crt": server.cert, "server.key": server.key, "tokens.key": signer,
+		"ca.crt":     ca.pem,
+		"server.crt": server.cert, "server.key": server.key,
+		"tokens.key": signerPEM, "tokens.pub": pemBlock("PUBLIC KEY", verifier),
 	}
 	for name, groups := range map[string][]string{
 		"admin": {"system:masters"}, "system:kube-proxy": nil,

@@ -53,6 +53,10 @@ type Settings struct {
 	LoopbackGlobalScope bool `json:"loopbackGlobalScope,omitempty"`
 }
 
+// dayMillis bounds the settings that are times, so that no reader's
+// arithmetic overflows.
+const dayMillis = 24 * 60 * 60 * 1000
+
 // SchemaName implements Document.
 func (*Node) SchemaName() string { return ownership.SchemaNode }
 
@@ -67,10 +71,10 @@ func (n *Node) Validate() error {
 		return fmt.Errorf("phase %q is not running, stopping or stopped", n.Phase)
 	case n.Settings.Protocol < 4 || n.Settings.Protocol > 255:
 		return fmt.Errorf("settings.protocol %d is not 4 to 255", n.Settings.Protocol)
-	case n.Settings.LeaseDurationMillis <= 0:
-		return fmt.Errorf("settings.leaseDurationMillis %d is not positive", n.Settings.LeaseDurationMillis)
-	case n.Settings.AnnounceIntervalMillis <= 0:
-		return fmt.Errorf("settings.announceIntervalMillis %d is not positive", n.Settings.AnnounceIntervalMillis)
+	case n.Settings.LeaseDurationMillis < 1 || n.Settings.LeaseDurationMillis > dayMillis:
+		return fmt.Errorf("settings.leaseDurationMillis %d is not 1 to %d", n.Settings.LeaseDurationMillis, dayMillis)
+	case n.Settings.AnnounceIntervalMillis < 1 || n.Settings.AnnounceIntervalMillis > dayMillis:
+		return fmt.Errorf("settings.announceIntervalMillis %d is not 1 to %d", n.Settings.AnnounceIntervalMillis, dayMillis)
 	}
 	return nil
 }

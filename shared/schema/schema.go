@@ -144,8 +144,9 @@ type Condition struct {
 	Since time.Time `json:"since"`
 }
 
-// SetCondition puts c into list, which it returns. Since stays when the
-// status did not change, so that an unchanged pass writes equal bytes.
+// SetCondition puts c into list, which it changes and returns. Since stays
+// when the status did not change, so that an unchanged pass writes equal
+// bytes.
 func SetCondition(list []Condition, c Condition, now time.Time) []Condition {
 	c.Since = now.UTC().Truncate(time.Millisecond)
 	for i := range list {

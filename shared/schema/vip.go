@@ -130,14 +130,17 @@ func (v *VIP) Validate() error {
 	return nil
 }
 
+// broadcast is the limited broadcast address, RFC 919.
+var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
 func (a Address) validate() error {
 	switch {
 	case !a.IP.IsValid():
 		return errors.New("ip is missing")
 	case a.IP.Zone() != "" || a.IP.Is4In6():
 		return fmt.Errorf("ip %s has a zone or is IPv4-mapped", a.IP)
-	case a.IP.IsUnspecified() || a.IP.IsMulticast() || a.IP.IsLoopback():
-		return fmt.Errorf("ip %s is unspecified, multicast or loopback", a.IP)
+	case a.IP.IsUnspecified() || a.IP.IsMulticast() || a.IP.IsLoopback() || a.IP == broadcast:
+		return fmt.Errorf("ip %s is unspecified, multicast, broadcast or loopback", a.IP)
 	case a.PrefixLength < 1 || a.PrefixLength > a.IP.BitLen():
 		return fmt.Errorf("prefixLength %d is not 1 to %d", a.PrefixLength, a.IP.BitLen())
 	}
@@ -146,7 +149,7 @@ func (a Address) validate() error {
 
 // ValidateInterface checks an interface name as the kernel does
 // (dev_valid_name): 1 to 15 bytes, no slash, colon or white space, neither
-// "." nor "..".
+// "." nor "..". It allows printable ASCII only, since names are logged.
 func ValidateInterface(name string) error {
 	if name == "" || len(name) > 15 || name == "." || name == ".." ||
 		strings.ContainsFunc(name, func(r rune) bool {
@@ -157,13 +160,17 @@ func ValidateInterface(name string) error {
 	return nil
 }
 
-// Key returns the key of a Service's VIP document. Neither part can hold a
-// dot in the namespace (RFC 1123 label), so keys of two Services never meet.
+// Key returns the key of a Service's VIP document. A namespace holds no dot
+// (RFC 1123 label), so the keys of two Services never meet.
 func Key(namespace, name string) string { return namespace + "." + name }
+
+// maxKey leaves room in a file name (255 bytes) for what a writer adds; the
+// longest key of a Service is two labels of 63 bytes and a dot.
+const maxKey = 200
 
 // ValidateKey checks that a key is safe as a file name.
 func ValidateKey(key string) error {
-	if key == "" || len(key) > 250 || key[0] == '.' ||
+	if key == "" || len(key) > maxKey || key[0] == '.' ||
 		strings.ContainsFunc(key, func(r rune) bool { return !keyRune(r) }) {
 		return fmt.Errorf("key %q is not a valid document name", key)
 	}

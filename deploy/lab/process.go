@@ -160,12 +160,12 @@ func (l *Lab) start(ctx context.Context, p program) (Process, error) {
 	return proc, nil
 }
 
-// awaitExec returns when the process runs the program and no longer one of
-// those that prepare for it.
+// awaitExec returns when the process runs the program and no longer ip or
+// setpriv, which prepare for it.
 func (p Process) awaitExec(ctx context.Context, program string) error {
 	for {
-		exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.PID))
-		if filepath.Base(strings.TrimSuffix(exe, " (deleted)")) == filepath.Base(program) {
+		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.PID))
+		if base := filepath.Base(exe); err == nil && base != "ip" && base != "setpriv" {
 			return nil
 		}
 		if !p.Alive() {

@@ -1,0 +1,160 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/vipod/vipod/arpd/internal/frame"
+	"github.com/vipod/vipod/shared/schema"
+)
+
+// Make returns the plan for the input.
+func Make(in Input) Plan {
+	m := maker{
+		in:       in,
+		links:    map[string]Link{},
+		present:  map[Key]bool{},
+		draining: map[Key]bool{},
+		targets:  map[Key]*Target{},
+	}
+	for _, l := range in.Links {
+		m.links[l.Name] = l
+	}
+	for _, p := range in.Present {
+		if in.Protocol != 0 && p.Protocol == in.Protocol {
+			m.present[Key{Link: p.Link, IP: p.IP}] = true
+		}
+	}
+	names := slices.Sorted(maps.Keys(in.VIPs))
+	for _, name := range names {
+		m.noteDraining(in.VIPs[name])
+	}
+	var p Plan
+	for _, name := range names {
+		p.VIPs = append(p.VIPs, m.vip(in.VIPs[name]))
+	}
+	for _, t := range m.targets {
+		p.Announce = append(p.Announce, *t)
+	}
+	slices.SortFunc(p.Announce, func(a, b Target) int { return compareKeys(a.Key, b.Key) })
+	p.Probe = m.probes
+	return p
+}
+
+func compareKeys(a, b Key) int {
+	return cmp.Or(cmp.Compare(a.Link, b.Link), a.IP.Compare(b.IP))
+}
+
+type maker struct {
+	in       Input
+	links    map[string]Link
+	present  map[Key]bool
+	draining map[Key]bool
+	targets  map[Key]*Target
+	probes   []Probe
+}
+
+func (m *maker) noteDraining(v schema.VIP) {
+	if v.State != schema.StateDraining {
+		return
+	}
+	for _, a := range v.Addresses {
+		m.draining[Key{Link: m.links[a.Interface].Index, IP: a.IP}] = true
+	}
+}
+
+func (m *maker) vip(v schema.VIP) VIP {
+	out := VIP{Key: v.Key, Seen: v.Seen(), State: v.State}
+	for _, a := range v.Addresses {
+		link, found := m.links[a.Interface]
+		planned := Address{Key: Key{Link: link.Index, IP: a.IP}, Interface: a.Interface}
+		switch v.State {
+		case schema.StateActive:
+			if planned.Reason = m.whyNotAnnounced(v, link, found, planned.Key); planned.Reason == "" {
+				m.announce(v, link, planned.Key)
+			}
+		case schema.StateStandby:
+			if planned.Reason = whyNotSent(v, link, found, a.IP); planned.Reason == "" {
+				m.probes = append(m.probes, Probe{
+					Key: planned.Key, Document: v.Key, Seen: v.Seen(), Interface: link.Name, Hardware: link.Hardware,
+				})
+			}
+		default:
+			planned.Reason = NotActive
+		}
+		out.Addresses = append(out.Addresses, planned)
+	}
+	return out
+}
+
+func (m *maker) whyNotAnnounced(v schema.VIP, link Link, found bool, key Key) Reason {
+	if why := whyNotSent(v, link, found, key.IP); why != "" {
+		return why
+	}
+	switch {
+	case m.draining[key]:
+		return Shared
+	case v.Grant != schema.GrantNone && !m.in.Grants[v.Grant]:
+		return NoGrant
+	case !m.present[key]:
+		return NotPresent
+	}
+	return ""
+}
+
+// whyNotSent is what stands against any frame about the address.
+func whyNotSent(v schema.VIP, link Link, found bool, ip netip.Addr) Reason {
+	protocol := schema.AnnounceARP
+	if !ip.Is4() {
+		protocol = schema.AnnounceNDP
+	}
+	switch {
+	case !slices.Contains(v.Announce, protocol):
+		return NotAsked
+	case !found:
+		return NoLink
+	case !link.Hardware.Usable():
+		return NoHardware
+	case !link.Up:
+		return LinkDown
+	}
+	return ""
+}
+
+func (m *maker) announce(v schema.VIP, link Link, key Key) {
+	t := m.targets[key]
+	if t == nil {
+		t = &Target{Key: key, Interface: link.Name, Hardware: link.Hardware}
+		m.targets[key] = t
+	}
+	t.Epochs += v.Key + "=" + v.Epoch + " "
+	switch v.Grant {
+	case schema.GrantNode:
+		t.Grants.Node = true
+	case schema.GrantControlPlane:
+		t.Grants.ControlPlane = true
+	default:
+		t.Grants.None = true
+	}
+}
+
+// Ports returns the links on which the plan needs to send or to listen,
+// and for which protocols.
+func (p Plan) Ports() map[Port]frame.Hardware {
+	ports := map[Port]frame.Hardware{}
+	for _, t := range p.Announce {
+		ports[Port{Link: t.Link, Protocol: frame.Protocol(t.IP)}] = t.Hardware
+	}
+	for _, t := range p.Probe {
+		ports[Port{Link: t.Link, Protocol: frame.Protocol(t.IP)}] = t.Hardware
+	}
+	return ports
+}
+
+// Port is a protocol (EtherType) on a link.
+type Port struct {
+	Link     int // index
+	Protocol uint16
+}

@@ -1,0 +1,205 @@
+// Package reconcile makes what is announced and probed match elector's
+// documents and the kernel's addresses, and reports it. A pass reads
+// everything, plans and hands the plan to the engine; what woke it does not
+// matter. Reports are written by a loop of their own, so that no disk stands
+// between an address and its announcement.
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/vipod/vipod/arpd/internal/engine"
+	"github.com/vipod/vipod/arpd/internal/frame"
+	"github.com/vipod/vipod/arpd/internal/plan"
+	"github.com/vipod/vipod/arpd/internal/pulse"
+	"github.com/vipod/vipod/shared/netsafe"
+	"github.com/vipod/vipod/shared/trigger"
+)
+
+// Kernel is what is read from the kernel; no capability is needed for it.
+type Kernel interface {
+	Links() ([]netsafe.Link, error)
+	Addresses() ([]netsafe.Address, error)
+}
+
+// Result is the outcome of a pass.
+type Result struct {
+	Plan plan.Plan
+	// Documents are a copy of what the pass read.
+	Documents documents
+	// Err is why the plan could not be made or put in force completely.
+	Err error
+}
+
+// Reconciler is the loop that plans.
+type Reconciler struct {
+	log    *slog.Logger
+	kernel Kernel
+	engine *engine.Engine
+	now    func() time.Duration
+	// Changed wakes the loop for anything, Granted for node.json and
+	// grant.json alone, which are rewritten at every renewal.
+	Changed, Granted *trigger.Trigger
+	report           func()
+	pulse            *pulse.Pulse
+	docs             *documents
+	backoff          trigger.Backoff
+	lastErr          string
+
+	mu     sync.Mutex
+	result Result
+}
+
+// New returns a reconciler for the state directory. report is called, and
+// must not block, after each full pass.
+func New(log *slog.Logger, stateDir, boot string, k Kernel, e *engine.Engine, now func() time.Duration, report func()) *Reconciler {
+	return &Reconciler{
+		log: log, kernel: k, engine: e, now: now, report: report,
+		Changed: trigger.New(), Granted: trigger.New(), pulse: pulse.New("planning loop"),
+		docs:    newDocuments(stateDir, boot),
+		backoff: trigger.Backoff{Min: 50 * time.Millisecond, Max: 10 * time.Second},
+	}
+}
+
+// Check returns an error if the loop is stuck.
+func (r *Reconciler) Check(ctx context.Context) error { return r.pulse.Check(ctx) }
+
+// Result returns the outcome of the last pass.
+func (r *Reconciler) Result() Result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.result
+}
+
+// Run makes passes until ctx ends; ready is called after the first.
+func (r *Reconciler) Run(ctx context.Context, ready func()) error {
+	timer := time.NewTimer(r.pass())
+	defer timer.Stop()
+	ready()
+	for {
+		again := time.Duration(0)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.pulse.C():
+			continue
+		case <-r.Granted.C():
+			again = r.grantPass()
+		case <-r.Changed.C():
+			again = r.pass()
+		case <-timer.C:
+			again = r.pass()
+		}
+		timer.Reset(again)
+	}
+}
+
+// never is a wait that some other event ends.
+const never = time.Hour
+
+// pass reads everything and returns when to do so again at the latest: at the
+// end of a grant or, after an error, after a while.
+func (r *Reconciler) pass() time.Duration {
+	seen := r.now()
+	r.docs.load()
+	p, links, err := r.plan(seen)
+	if err == nil {
+		err = r.engine.Set(p, r.settings(links, seen))
+	} else {
+		// Without the kernel's answer the last plan stays, as long as its
+		// grants do.
+		p = r.Result().Plan
+		r.engine.SetGrants(r.docs.grants())
+	}
+	r.mu.Lock()
+	r.result = Result{Plan: p, Documents: *r.docs, Err: err}
+	r.mu.Unlock()
+	r.report()
+	r.logError(errors.Join(err, r.docs.Problem))
+	wait := r.untilGrantEnds()
+	if err != nil {
+		return min(wait, r.backoff.Failed())
+	}
+	r.backoff.Reset()
+	return wait
+}
+
+// logError logs an error when it differs from that of the last pass.
+func (r *Reconciler) logError(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != r.lastErr && err != nil {
+		r.log.Warn("pass incomplete", "err", err)
+	}
+	r.lastErr = text
+}
+
+func (r *Reconciler) untilGrantEnds() time.Duration {
+	now := r.now()
+	_, end := valid(r.docs.grants(), now)
+	if end == 0 {
+		return never
+	}
+	return max(end-now, time.Millisecond)
+}
+
+// grantPass takes over prolonged grants. Anything else that changed in the
+// two documents makes it a full pass.
+func (r *Reconciler) grantPass() time.Duration {
+	node := r.docs.Node.Seen()
+	before, _ := valid(r.docs.grants(), r.now())
+	err := r.docs.loadGrant()
+	after, _ := valid(r.docs.grants(), r.now())
+	last := r.Result()
+	if err != nil || last.Err != nil || node != r.docs.Node.Seen() || !maps.Equal(before, after) {
+		return r.pass()
+	}
+	r.engine.SetGrants(r.docs.grants())
+	return r.untilGrantEnds()
+}
+
+func (r *Reconciler) plan(now time.Duration) (plan.Plan, []plan.Link, error) {
+	links, err := r.kernel.Links()
+	if err != nil {
+		return plan.Plan{}, nil, err
+	}
+	addresses, err := r.kernel.Addresses()
+	if err != nil {
+		return plan.Plan{}, nil, err
+	}
+	held, _ := valid(r.docs.grants(), now)
+	in := plan.Input{
+		VIPs: r.docs.VIPs, Grants: held, Protocol: uint8(r.docs.Node.Settings.Protocol),
+	}
+	for _, l := range links {
+		in.Links = append(in.Links, plan.Link{Name: l.Name, Index: l.Index, Up: l.Up(), Hardware: frame.Hardware{
+			Type: l.Type, MAC: frame.MAC(l.MAC), Broadcast: frame.MAC(l.Broadcast),
+		}})
+	}
+	for _, a := range addresses {
+		in.Present = append(in.Present, plan.Present{Link: a.LinkIndex, IP: a.Prefix.Addr(), Protocol: a.Protocol})
+	}
+	return plan.Make(in), in.Links, nil
+}
+
+func (r *Reconciler) settings(links []plan.Link, seen time.Duration) engine.Settings {
+	s := engine.Settings{
+		Interval: time.Duration(r.docs.Node.Settings.AnnounceIntervalMillis) * time.Millisecond,
+		Grants:   r.docs.grants(),
+		Own:      map[frame.MAC]bool{},
+		Names:    map[int]string{},
+		Seen:     seen,
+	}
+	for _, l := range links {
+		s.Own[l.Hardware.MAC] = true
+		s.Names[l.Index] = l.Name
+	}
+	return s
+}

@@ -53,8 +53,8 @@ func runTask(ctx context.Context, log *slog.Logger, t Task) (err error) {
 	return nil
 }
 
-// TaskFunc makes a Task of a function. The task is ready when the function
-// calls ready, at the latest when it returns.
+// TaskFunc makes a Task of a function. The task is ready once the function
+// calls ready, which it may do more than once.
 func TaskFunc(name string, run func(ctx context.Context, ready func()) error) Task {
 	return &taskFunc{name: name, run: run, ready: make(chan struct{})}
 }

@@ -40,7 +40,7 @@ type Program struct {
 	// make it.
 	Run func(ctx context.Context, env *Env) error
 	// Check validates the configuration beyond uid, capabilities and
-	// directory; may be nil.
+	// directory, and changes nothing; may be nil.
 	Check func(env *Env) error
 	// Status prints the /status answer for a person.
 	Status func(out io.Writer, answer []byte) error
@@ -117,6 +117,9 @@ func orDefault(s, or string) string {
 }
 
 func (p *Program) run(env *Env) error {
+	if err := Prepare(env.StateDir, p.Name); err != nil {
+		return err
+	}
 	if err := p.check(env); err != nil {
 		return err
 	}
@@ -129,9 +132,6 @@ func (p *Program) run(env *Env) error {
 }
 
 func (p *Program) check(env *Env) error {
-	if err := Prepare(env.StateDir, p.Name); err != nil {
-		return err
-	}
 	err := selfcheck.Check(env.StateDir, p.Name)
 	if p.Check != nil {
 		err = errors.Join(err, p.Check(env))
@@ -141,10 +141,21 @@ func (p *Program) check(env *Env) error {
 
 // Prepare makes the daemon's own directory in the state directory where it is
 // missing. In the pod an init container of the daemon's uid does it, since
-// the daemon itself sees the state directory read-only.
+// the daemon itself sees the state directory read-only. Under another uid it
+// does nothing but complain: the directory would belong to the wrong user.
 func Prepare(stateDir, name string) error {
-	err := os.Mkdir(ownership.Dir(stateDir, name), ownership.DirMode)
-	if err != nil && !errors.Is(err, os.ErrExist) {
+	if err := selfcheck.UID(name); err != nil {
+		return fmt.Errorf("preparing state directory: %w", err)
+	}
+	dir := ownership.Dir(stateDir, name)
+	err := os.Mkdir(dir, ownership.DirMode)
+	switch {
+	case errors.Is(err, os.ErrExist):
+		return nil
+	case err == nil:
+		err = os.Chmod(dir, ownership.DirMode) // whatever the umask
+	}
+	if err != nil {
 		return fmt.Errorf("preparing state directory: %w", err)
 	}
 	return nil

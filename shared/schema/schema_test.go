@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
 )
 
@@ -290,6 +291,20 @@ func FuzzDecodeGrant(f *testing.F)  { fuzz[schema.Grant](f, "grant") }
 func FuzzDecodeVIP(f *testing.F)    { fuzz[schema.VIP](f, "vip") }
 func FuzzDecodeStatus(f *testing.F) { fuzz[schema.Status](f, "status") }
 func FuzzDecodeDaemon(f *testing.F) { fuzz[schema.Daemon](f, "daemon") }
+
+func TestEveryOwnedDocumentHasAType(t *testing.T) {
+	types := map[string]bool{}
+	for _, doc := range full() {
+		types[doc.SchemaName()] = true
+	}
+	for _, d := range ownership.Table() {
+		for _, doc := range d.Documents {
+			if !types[doc.Schema] {
+				t.Errorf("%s writes %s as %s, which is not a type here", d.Name, doc.Path, doc.Schema)
+			}
+		}
+	}
+}
 
 func TestGoldenDocumentsHoldEveryField(t *testing.T) {
 	for name, doc := range full() {

@@ -29,12 +29,13 @@ func Check(stateDir, daemon string) error {
 	if !ok {
 		return fmt.Errorf("checking %s: not in the ownership table", daemon)
 	}
-	return errors.Join(checkUID(row), checkCapabilities(row), checkDir(ownership.Dir(stateDir, daemon), row))
+	return errors.Join(UID(daemon), checkCapabilities(row), checkDir(ownership.Dir(stateDir, daemon), row))
 }
 
-func checkUID(row ownership.Daemon) error {
-	if uid := os.Geteuid(); uid != row.UID {
-		return fmt.Errorf("running as uid %d, want %d (securityContext.runAsUser)", uid, row.UID)
+// UID returns an error if the process does not run as the named daemon.
+func UID(daemon string) error {
+	if uid, want := os.Geteuid(), ownership.UID(daemon); uid != want {
+		return fmt.Errorf("running as uid %d, want %d (securityContext.runAsUser)", uid, want)
 	}
 	return nil
 }
@@ -45,24 +46,31 @@ func checkCapabilities(row ownership.Daemon) error {
 	if err := unix.Capget(&header, &data[0]); err != nil {
 		return fmt.Errorf("reading capabilities: %w", err)
 	}
-	return compareCapabilities(uint64(data[1].Effective)<<32|uint64(data[0].Effective), row.Capabilities)
+	return compareCapabilities(
+		uint64(data[1].Effective)<<32|uint64(data[0].Effective),
+		uint64(data[1].Permitted)<<32|uint64(data[0].Permitted), row.Capabilities)
 }
 
-// compareCapabilities wants exactly the named capabilities in the effective
-// set: a missing one breaks the daemon, a surplus one is a privilege nobody
-// meant to give.
-func compareCapabilities(effective uint64, names []string) error {
+// compareCapabilities wants exactly the named capabilities: one that is not
+// effective breaks the daemon, a surplus one, though only permitted, is a
+// privilege nobody meant to give.
+func compareCapabilities(effective, permitted uint64, names []string) error {
 	var want uint64
 	var errs []error
 	for _, name := range names {
-		bit := uint64(1) << capabilities[name]
+		n, ok := capabilities[name]
+		if !ok {
+			errs = append(errs, fmt.Errorf("capability %s has no number here", name))
+			continue
+		}
+		bit := uint64(1) << n
 		want |= bit
 		if effective&bit == 0 {
 			errs = append(errs, fmt.Errorf("capability %s is missing (securityContext.capabilities.add, "+
 				"and a file capability on the binary for a process that is not root)", name))
 		}
 	}
-	if surplus := effective &^ want; surplus != 0 {
+	if surplus := (effective | permitted) &^ want; surplus != 0 {
 		errs = append(errs, fmt.Errorf("has capabilities it must not have: %s (securityContext.capabilities.drop)",
 			capabilityNames(surplus)))
 	}
@@ -94,7 +102,9 @@ func checkDir(dir string, row ownership.Daemon) error {
 		return fmt.Errorf("%s is not a directory", dir)
 	case int(st.Uid) != row.UID:
 		return fmt.Errorf("%s belongs to uid %d, want %d", dir, st.Uid, row.UID)
-	case st.Mode&0o027 != 0:
+	case int(st.Gid) != ownership.Group:
+		return fmt.Errorf("%s belongs to group %d, want %d", dir, st.Gid, ownership.Group)
+	case st.Mode&0o777 != ownership.DirMode:
 		return fmt.Errorf("%s has mode %#o, want %#o", dir, st.Mode&0o777, ownership.DirMode)
 	}
 	return nil

@@ -29,6 +29,9 @@ const MaxAnswer = 16 << 20
 // ErrPeer is a peer that runs under a uid that it may not have.
 var ErrPeer = errors.New("peer not allowed")
 
+// ErrTooLarge is an answer over MaxAnswer.
+var ErrTooLarge = errors.New("answer too large")
+
 // Listen opens the daemon's socket. A socket that a dead predecessor left is
 // replaced, one that is in use is an error. Only the uids of
 // ownership.Readers are served.
@@ -152,11 +155,12 @@ func NewClient(stateDir, daemon string) *Client {
 	}
 	return &Client{http: &http.Client{Transport: &http.Transport{
 		DialContext: dial, MaxIdleConns: 1, IdleConnTimeout: time.Minute, DisableCompression: true,
+		MaxResponseHeaderBytes: 1 << 14,
 	}}}
 }
 
 // Get returns the answer to a GET of the path. An answer other than 200 is an
-// error that holds the answer's first line.
+// error that holds the answer's beginning.
 func (c *Client) Get(ctx context.Context, path string) (body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://vipod"+path, http.NoBody)
 	if err != nil {
@@ -167,9 +171,12 @@ func (c *Client) Get(ctx context.Context, path string) (body []byte, err error) 
 		return nil, fmt.Errorf("asking for %s: %w", path, err)
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	body, err = io.ReadAll(io.LimitReader(resp.Body, MaxAnswer))
+	body, err = io.ReadAll(io.LimitReader(resp.Body, MaxAnswer+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading answer to %s: %w", path, err)
+	}
+	if len(body) > MaxAnswer {
+		return nil, fmt.Errorf("reading answer to %s: %w: over %d bytes", path, ErrTooLarge, MaxAnswer)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("asking for %s: %s: %.200s", path, resp.Status, body)

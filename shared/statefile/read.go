@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -75,14 +76,18 @@ type entry[T any] struct {
 }
 
 // stamp tells whether a file is the one that was read: every write makes a
-// new inode, and the kernel may use an inode's number again, but not with the
-// same change time.
+// new inode. The kernel may use an inode's number again, also within one tick
+// of its clock, so that a file counts as known only when it had not just been
+// changed at the time of reading.
 type stamp struct {
-	ino         uint64
-	size        int64
-	ctime       unix.Timespec
-	uid, nlinks uint64
+	ino   uint64
+	size  int64
+	ctime unix.Timespec
+	fresh bool
 }
+
+// tick is longer than the kernel's for change times, 10 ms at most.
+const tick = 50 * time.Millisecond
 
 // NewSet returns the set of documents <dir>/*.json written by uid.
 func NewSet[T any, P schema.Pointer[T]](dir string, uid int) *Set[T, P] {
@@ -136,7 +141,7 @@ func (s *Set[T, P]) load(name string) error {
 	if err != nil {
 		return err
 	}
-	if old, ok := s.docs[name]; ok && old.stamp == now {
+	if old, ok := s.docs[name]; ok && old.stamp == now && !now.fresh {
 		return nil
 	}
 	doc, err := Read[T, P](path, s.uid)
@@ -152,5 +157,6 @@ func stampOf(path string) (stamp, error) {
 	if err := unix.Lstat(path, &st); err != nil {
 		return stamp{}, &fs.PathError{Op: "lstat", Path: path, Err: err}
 	}
-	return stamp{ino: st.Ino, size: st.Size, ctime: st.Ctim, uid: uint64(st.Uid), nlinks: uint64(st.Nlink)}, nil
+	fresh := time.Since(time.Unix(st.Ctim.Unix())).Abs() < tick
+	return stamp{ino: st.Ino, size: st.Size, ctime: st.Ctim, fresh: fresh}, nil
 }

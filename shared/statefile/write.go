@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -34,17 +36,27 @@ type Writer struct {
 	instance string
 
 	mu   sync.Mutex
-	last map[string][]byte // body of each document by name, with generation 0
-	gen  map[string]int64
+	docs map[string]written
+	// floor is the highest generation of a removed document. One that comes
+	// back goes on above it, so that no generation names two contents.
+	floor int64
+}
+
+// written is what the writer knows of one document.
+type written struct {
+	// body is what stands in the file, encoded with generation 0, and nil if
+	// that is not known.
+	body []byte
+	gen  int64
 }
 
 // NewWriter makes the directory where it is missing, removes temporary files
 // of a writer that died, and remembers which documents are there.
 func NewWriter(dir, instance string) (*Writer, error) {
-	if err := os.MkdirAll(dir, ownership.DirMode); err != nil {
-		return nil, fmt.Errorf("making %s: %w", dir, err)
+	if err := makeDir(dir); err != nil {
+		return nil, err
 	}
-	w := &Writer{dir: dir, instance: instance, last: map[string][]byte{}, gen: map[string]int64{}}
+	w := &Writer{dir: dir, instance: instance, docs: map[string]written{}}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", dir, err)
@@ -56,25 +68,35 @@ func NewWriter(dir, instance string) (*Writer, error) {
 				return nil, fmt.Errorf("removing leftover of an earlier writer: %w", err)
 			}
 		case isDoc:
-			w.gen[name] = 0 // known, to be rewritten under our own instance
+			w.docs[name] = written{} // to be rewritten under our own instance
 		}
 	}
 	return w, nil
 }
 
+func makeDir(dir string) error {
+	_, err := os.Lstat(dir)
+	if err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, ownership.DirMode); err != nil {
+		return fmt.Errorf("making %s: %w", dir, err)
+	}
+	if err := os.Chmod(dir, ownership.DirMode); err != nil { // whatever the umask
+		return fmt.Errorf("opening %s to its group: %w", dir, err)
+	}
+	return nil
+}
+
 // Instance returns the name under which this writer writes.
 func (w *Writer) Instance() string { return w.instance }
 
-// Names returns the documents of the directory, those of an earlier writer
-// included.
+// Names returns the documents of the directory in no order, those of an
+// earlier writer included.
 func (w *Writer) Names() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	names := make([]string, 0, len(w.gen))
-	for name := range w.gen {
-		names = append(names, name)
-	}
-	return names
+	return slices.Collect(maps.Keys(w.docs))
 }
 
 // Write puts the document into <dir>/<name>.json and says whether it changed.
@@ -89,8 +111,12 @@ func (w *Writer) Write(name string, doc schema.Document) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	head.Generation = w.gen[name]
-	if bytes.Equal(body, w.last[name]) {
+	last, known := w.docs[name]
+	if !known {
+		last.gen = w.floor
+	}
+	head.Generation = last.gen
+	if bytes.Equal(body, last.body) {
 		return false, nil
 	}
 	head.Generation++
@@ -98,10 +124,13 @@ func (w *Writer) Write(name string, doc schema.Document) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	// An error does not tell which content the file has now: the next call
+	// writes in any case, and under another generation.
+	w.docs[name] = written{gen: head.Generation}
 	if err := w.replace(name+suffix, data); err != nil {
 		return false, err
 	}
-	w.last[name], w.gen[name] = body, head.Generation
+	w.docs[name] = written{gen: head.Generation, body: body}
 	return true, nil
 }
 
@@ -113,8 +142,8 @@ func (w *Writer) Remove(name string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing document: %w", err)
 	}
-	// The generation stays: a document that comes back goes on counting.
-	delete(w.last, name)
+	w.floor = max(w.floor, w.docs[name].gen)
+	delete(w.docs, name)
 	return w.syncDir()
 }
 

@@ -3,6 +3,7 @@ module github.com/vipod/vipod/arpd
 go 1.26.0
 
 require (
+	github.com/google/go-cmp v0.7.0
 	github.com/mdlayher/arp v0.0.0-20220512170110-6706a2966875
 	github.com/mdlayher/ndp v1.1.0
 	github.com/prometheus/client_golang v1.25.0

@@ -45,7 +45,11 @@ func AwaitStop(ctx context.Context, log *slog.Logger, stateDir string) Leave {
 	tick := time.NewTicker(stopPoll)
 	defer tick.Stop()
 	for {
-		if leave, why := s.decide(ctx); why != "" {
+		leave, why := s.decide(ctx)
+		if ctx.Err() != nil {
+			return Keep // elector's silence means nothing then
+		}
+		if why != "" {
 			log.Info("stopping", "reason", why, "cleanUp", leave == CleanUp)
 			return leave
 		}

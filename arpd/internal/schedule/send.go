@@ -167,8 +167,8 @@ func (s *Schedule) takeSlots(now time.Duration) {
 	a := s.ring.Front().Value.(*address)
 	s.ring.MoveToBack(a.ring)
 	a.last = now
-	if !a.announced {
-		return // its burst is still trying
+	if a.left > 0 {
+		return // its burst goes on
 	}
 	kind := lead(a.Key)
 	if a.reply && a.IP.Is4() {

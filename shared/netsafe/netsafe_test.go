@@ -139,6 +139,10 @@ func TestLinksSeeCarrier(t *testing.T) {
 		return links[i]
 	}
 	l := find()
+	// The operational state follows the carrier by up to a second.
+	for deadline := time.Now().Add(10 * time.Second); !l.Up() && time.Now().Before(deadline); l = find() {
+		time.Sleep(20 * time.Millisecond)
+	}
 	if l.Index != ns.Index(t, "v0") || l.Kind != "veth" || len(l.MAC) != 6 || l.MTU < 1280 || l.Type != unix.ARPHRD_ETHER || !l.Up() {
 		t.Errorf("v0 = %+v", l)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -149,6 +151,25 @@ func (l *Lab) SignalDaemons(node string, sig syscall.Signal, names ...string) er
 
 // Daemon returns the process of a daemon; false if it was never started.
 func (l *Lab) Daemon(node, name string) (Process, bool) { return l.process(node, name) }
+
+// Ask sends a GET request to a daemon's socket, such as for "/status", and
+// returns the answer.
+func (l *Lab) Ask(ctx context.Context, node, name, path string) ([]byte, error) {
+	if _, err := l.checkDaemon(node, name); err != nil {
+		return nil, err
+	}
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", ownership.Socket(l.StateDir(node), name))
+		},
+	}}
+	body, err := get(ctx, client, "http://"+name+path)
+	if err != nil {
+		return nil, fmt.Errorf("asking %s on %s: %w", name, node, err)
+	}
+	return body, nil
+}
 
 // daemons returns the named daemons of a node that were started, or all.
 func (l *Lab) daemons(node string, names []string) ([]Process, error) {

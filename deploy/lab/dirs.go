@@ -58,6 +58,14 @@ func (l *Lab) makeNodeDirs(node string) error {
 	if err := unix.Mount("tmpfs", state, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=64m"); err != nil {
 		return fmt.Errorf("mounting %s: %w", state, err)
 	}
+	if err := makeStateDirs(state); err != nil {
+		return err
+	}
+	return makeOwned(l.path(node, "api"), 0o700, ownership.UID(ownership.Elector))
+}
+
+// makeStateDirs makes one directory per writer.
+func makeStateDirs(state string) error {
 	for _, d := range ownership.Table() {
 		dirs := []string{ownership.Dir(state, d.Name)}
 		for _, doc := range d.Documents {
@@ -72,7 +80,31 @@ func (l *Lab) makeNodeDirs(node string) error {
 			}
 		}
 	}
-	return makeOwned(l.path(node, "api"), 0o700, ownership.UID(ownership.Elector))
+	return nil
+}
+
+// ResetState empties a node's state directory, as a new pod finds it. None of
+// the node's daemons may be running.
+func (l *Lab) ResetState(node string) error {
+	procs, err := l.daemons(node, nil)
+	if err != nil {
+		return err
+	}
+	for _, p := range procs {
+		if p.Alive() {
+			return fmt.Errorf("emptying the state directory of %s: %s runs", node, p.Name)
+		}
+	}
+	entries, err := os.ReadDir(l.StateDir(node))
+	if err != nil {
+		return fmt.Errorf("emptying the state directory of %s: %w", node, err)
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(l.StateDir(node), e.Name())); err != nil {
+			return fmt.Errorf("emptying the state directory of %s: %w", node, err)
+		}
+	}
+	return makeStateDirs(l.StateDir(node))
 }
 
 // makeOwned makes a directory of a daemon.

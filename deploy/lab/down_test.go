@@ -16,7 +16,7 @@ import (
 func TestTwoLabs(t *testing.T) {
 	dir := binDir(t)
 	first := upForTest(t, Options{Name: "ttwo1", BinDir: dir, Nodes: 1})
-	second := upForTest(t, Options{Name: "ttwo2", BinDir: dir, Nodes: 2})
+	second := upForTest(t, Options{Name: "ttwo2", BinDir: dir, Nodes: 2, Manifests: []string{"../manifests/rbac.yaml"}})
 	for l, pod := range map[*Lab]string{first: "p1", second: "p2"} {
 		service, err := l.CreateService(t.Context(), ServiceSpec{Name: "web", Pods: []string{pod}})
 		if err != nil {

@@ -42,6 +42,7 @@ type Lab struct {
 	opts     Options
 	log      *slog.Logger
 	children sync.WaitGroup // processes that this process has to reap
+	podMutex sync.Mutex     // one AddPod at a time
 	config   *rest.Config
 	client   kubernetes.Interface
 }

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,7 +19,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vipod/vipod/deploy/probe"
-	"github.com/vipod/vipod/shared/ownership"
 )
 
 // TestLab goes through what a lab offers, on one lab.
@@ -40,6 +38,8 @@ func TestLab(t *testing.T) {
 		{"Token", testToken},
 		{"Privileges", testPrivileges},
 		{"DaemonLife", testDaemonLife},
+		{"Ask", testAsk},
+		{"ResetState", testResetState},
 		{"Cut", testCut},
 		{"CutAPI", testCutAPI},
 		{"APIServer", testAPIServer},
@@ -148,6 +148,10 @@ func testMove(t *testing.T, l *Lab, vip netip.Addr) {
 		network = LAN6
 	}
 	add := addrAdd(vip, network, "eth0")
+	if vip.Is6() {
+		// Otherwise the node would use it as its own source address.
+		add += " preferred_lft 0"
+	}
 	if err := ipBatch(t.Context(), l.NS("n2"), add); err != nil {
 		t.Fatal(err)
 	}
@@ -155,25 +159,10 @@ func testMove(t *testing.T, l *Lab, vip netip.Addr) {
 		_, err := l.Get(t.Context(), "client", netip.AddrPortFrom(vip, 80))
 		return err
 	})
-	capture, err := inClient(l, func() (*probe.Capture, error) { return probe.Listen("eth0") })
-	if err != nil {
-		t.Fatal(err)
-	}
+	capture, probers := watchFromClient(t, l, vip)
 	defer capture.Close()
-	ping, err := inClient(l, func() (*probe.Prober, error) {
-		return probe.Start(probe.Options{Iface: "eth0", Target: vip})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	datagrams, err := inClient(l, func() (*probe.Prober, error) {
-		return probe.Start(probe.Options{Iface: "eth0", Target: vip, UDPPort: UDPPort})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	time.Sleep(300 * time.Millisecond)
-	if err := ipBatch(t.Context(), l.NS("n2"), strings.Replace(add, "replace", "del", 1)); err != nil {
+	if err := ipBatch(t.Context(), l.NS("n2"), "addr del "+vip.String()+"/"+strconv.Itoa(network.Bits())+" dev eth0"); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(200 * time.Millisecond)
@@ -185,9 +174,12 @@ func testMove(t *testing.T, l *Lab, vip netip.Addr) {
 		t.Fatal(err)
 	}
 	time.Sleep(300 * time.Millisecond)
-	for name, result := range map[string]probe.Result{"ping": ping.Stop(), "udp": datagrams.Stop()} {
+	for name, prober := range probers {
+		result := prober.Stop()
 		t.Logf("%s: sent %d, received %d, gap %v, %v", name, result.Sent, result.Received, result.Gap, result.Answerers)
-		if result.Gap < 150*time.Millisecond || result.Gap > 2*time.Second {
+		// The old node still translates a flow that it knows, and sends it
+		// on without having the address: the datagrams see a shorter gap.
+		if name == "ping" && result.Gap < 150*time.Millisecond || result.Gap > 2*time.Second {
 			t.Errorf("%s: longest gap %v, want about 200ms", name, result.Gap)
 		}
 		if result.Received < 100 || result.Received > result.Sent {
@@ -200,18 +192,31 @@ func testMove(t *testing.T, l *Lab, vip netip.Addr) {
 	if got := capture.Claimants(vip); len(got) != 1 || got[0] != macOf(t, l, "n3") {
 		t.Errorf("claimed by %v, want only n3 (%v); frames %v", got, macOf(t, l, "n3"), capture.Claims(vip))
 	}
-	if err := ipBatch(t.Context(), l.NS("n3"), strings.Replace(add, "replace", "del", 1)); err != nil {
+	if err := ipBatch(t.Context(), l.NS("n3"), "addr del "+vip.String()+"/"+strconv.Itoa(network.Bits())+" dev eth0"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// inClient makes something in the client's namespace.
-func inClient[T any](l *Lab, open func() (T, error)) (made T, err error) {
-	err = l.InNS("client", func() error {
-		made, err = open()
-		return err
+// watchFromClient starts a capture, and probers by their names.
+func watchFromClient(t *testing.T, l *Lab, vip netip.Addr) (capture *probe.Capture, probers map[string]*probe.Prober) {
+	t.Helper()
+	probers = map[string]*probe.Prober{}
+	err := l.InNS("client", func() (err error) {
+		if capture, err = probe.Listen("eth0"); err != nil {
+			return err
+		}
+		for name, port := range map[string]uint16{"ping": 0, "udp": UDPPort} {
+			probers[name], err = probe.Start(probe.Options{Iface: "eth0", Target: vip, UDPPort: port})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-	return made, err
+	if err != nil {
+		t.Fatal(err)
+	}
+	return capture, probers
 }
 
 func macOf(t *testing.T, l *Lab, role string) probe.MAC {
@@ -274,216 +279,6 @@ func testToken(t *testing.T, l *Lab) {
 	}
 	if _, err := client.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{}); err == nil {
 		t.Error("listing Secrets, which the manifest does not allow, gives no error")
-	}
-}
-
-// testPrivileges reads what each daemon says about itself.
-func testPrivileges(t *testing.T, l *Lab) {
-	if err := l.StartNode(t.Context(), "n2"); err != nil {
-		t.Fatal(err)
-	}
-	bits := map[string]uint64{"NET_ADMIN": 1 << 12, "NET_RAW": 1 << 13}
-	for _, d := range ownership.Table() {
-		text := awaitLog(t, l, "n2", d.Name, "ready\n")
-		var caps uint64
-		for _, name := range d.Capabilities {
-			caps |= bits[name]
-		}
-		want := []string{
-			fmt.Sprintf("args [%q %q %q]", "run", "--state-dir", l.StateDir("n2")),
-			fmt.Sprintf("Uid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", d.UID),
-			fmt.Sprintf("Gid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", ownership.Group),
-			"NoNewPrivs:\t1\n", "env vip_nodename=n2\n", "env lab_env=option\n",
-			fmt.Sprintf("kubeconfig %t\n", d.Token),
-		}
-		for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
-			want = append(want, fmt.Sprintf("%s:\t%016x\n", set, caps))
-		}
-		for _, other := range ownership.Table() {
-			want = append(want, fmt.Sprintf("write %s %t\n", other.Name, other.Name == d.Name),
-				fmt.Sprintf("read %s true\n", other.Name))
-		}
-		for _, line := range want {
-			if !strings.Contains(text, line) {
-				t.Errorf("%s does not say %q", d.Name, line)
-			}
-		}
-		if t.Failed() {
-			t.Logf("%s says:\n%s", d.Name, text)
-		}
-	}
-	if err := l.StopNode(t.Context(), "n2", syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// awaitLog waits until a daemon has printed something and returns its log.
-func awaitLog(t *testing.T, l *Lab, node, name, want string) (text string) {
-	t.Helper()
-	eventually(t, fmt.Sprintf("%s on %s says %q", name, node, want), func() error {
-		data, err := os.ReadFile(l.LogPath(node, name))
-		text = string(data)
-		if err == nil && !strings.Contains(text, want) {
-			err = fmt.Errorf("it says:\n%s", text)
-		}
-		return err
-	})
-	return text
-}
-
-func testDaemonLife(t *testing.T, l *Lab) {
-	const node, name = "n1", "arpd"
-	start := func(env ...string) {
-		t.Helper()
-		if err := l.StartDaemon(t.Context(), node, name, env...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wantState := func(want string) {
-		t.Helper()
-		eventually(t, "state", func() error {
-			p, _ := l.Daemon(node, name)
-			if got := p.State(); got != want {
-				return fmt.Errorf("%s is %s, want %s", name, got, want)
-			}
-			return nil
-		})
-	}
-	start("lab_env=extra")
-	awaitLog(t, l, node, name, "env lab_env=extra\n")
-	awaitLog(t, l, node, name, "ready\n")
-	if err := l.StartDaemon(t.Context(), node, name); err == nil {
-		t.Error("starting a daemon that runs gives no error")
-	}
-	if err := l.Pause(node, name); err != nil {
-		t.Fatal(err)
-	}
-	wantState("paused")
-	if err := l.Resume(node, name); err != nil {
-		t.Fatal(err)
-	}
-	wantState("running")
-	if err := l.StopDaemon(t.Context(), node, name, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	wantState("gone")
-	awaitLog(t, l, node, name, "terminated\n")
-	start()
-	if err := l.KillNode(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
-	wantState("gone")
-	if err := l.StartDaemon(t.Context(), node, "nosuchd"); err == nil {
-		t.Error("starting a daemon that does not exist gives no error")
-	}
-}
-
-func testCut(t *testing.T, l *Lab) {
-	ctx := t.Context()
-	node, err := NodeAddrs("n2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, fault := range map[string]struct {
-		cut     func(context.Context, string) error
-		carrier string
-	}{
-		"cut":     {l.Cut, "LOWER_UP"},
-		"carrier": {l.CutCarrier, "NO-CARRIER"},
-		"link":    {l.LinkDown, "state DOWN"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			wantReachable(t, l, node, true)
-			if err := fault.cut(ctx, "n2"); err != nil {
-				t.Fatal(err)
-			}
-			wantReachable(t, l, node, false)
-			out, err := l.Exec(ctx, "n2", "ip", "link", "show", "eth0")
-			if err != nil || !strings.Contains(string(out), fault.carrier) {
-				t.Errorf("the node sees %q, %v; want %s", out, err, fault.carrier)
-			}
-			if err := l.Heal(ctx, "n2"); err != nil {
-				t.Fatal(err)
-			}
-			wantReachable(t, l, node, true)
-			out, err = l.Exec(ctx, "n2", "ip", "-6", "route", "show", "default")
-			if err != nil || len(out) == 0 {
-				t.Errorf("default route after healing: %q, %v", out, err)
-			}
-		})
-	}
-}
-
-// wantReachable asks kube-proxy's health port of a node from the client.
-func wantReachable(t *testing.T, l *Lab, node Addrs, want bool) {
-	t.Helper()
-	for _, addr := range node.Slice() {
-		eventually(t, fmt.Sprintf("reaching %s", addr), func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
-			conn, err := l.Dial(ctx, "client", "tcp", netip.AddrPortFrom(addr, 10256).String())
-			if err == nil {
-				err = conn.Close()
-			}
-			if (err == nil) != want {
-				return fmt.Errorf("reachable %t, want %t: %w", err == nil, want, err)
-			}
-			return nil
-		})
-	}
-}
-
-func testCutAPI(t *testing.T, l *Lab) {
-	node, err := NodeAddrs("n3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantAPI(t, l, "n3", true)
-	if err := l.CutAPI(t.Context(), "n3"); err != nil {
-		t.Fatal(err)
-	}
-	wantAPI(t, l, "n3", false)
-	wantAPI(t, l, "n2", true)
-	wantReachable(t, l, node, true)
-	if err := l.Heal(t.Context(), "n3"); err != nil {
-		t.Fatal(err)
-	}
-	wantAPI(t, l, "n3", true)
-}
-
-// wantAPI asks the API server through a node's relay.
-func wantAPI(t *testing.T, l *Lab, node string, want bool) {
-	t.Helper()
-	eventually(t, "API server through "+node, func() error {
-		_, err := l.Exec(t.Context(), node, "curl", "-gskm", "1", "https://[::1]:6443/livez")
-		if (err == nil) != want {
-			return fmt.Errorf("answers %t, want %t: %w", err == nil, want, err)
-		}
-		return nil
-	})
-}
-
-func testAPIServer(t *testing.T, l *Lab) {
-	ctx := t.Context()
-	for _, step := range []struct {
-		name string
-		do   func() error
-		n1   bool // answers through n1
-	}{
-		{"stop relay", func() error { return l.StopRelay(ctx, "n1") }, false},
-		{"start relay", func() error { return l.StartRelay(ctx, "n1") }, true},
-		{"pause", l.PauseAPI, false},
-		{"resume", l.ResumeAPI, true},
-		{"stop", func() error { return l.StopAPI(ctx) }, false},
-		{"start", func() error { return l.StartAPI(ctx) }, true},
-	} {
-		if err := step.do(); err != nil {
-			t.Fatalf("%s: %v", step.name, err)
-		}
-		wantAPI(t, l, "n1", step.n1)
-	}
-	if _, err := l.Client().CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{}); err != nil {
-		t.Errorf("Node n1 after the API server started again: %v", err)
 	}
 }
 

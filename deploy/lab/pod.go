@@ -2,18 +2,13 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Pod is a namespace behind a node, with a server on HTTPPort and UDPPort.
@@ -28,6 +23,8 @@ func (l *Lab) AddPod(ctx context.Context, node string) (Pod, error) {
 	if err := l.checkNode(node); err != nil {
 		return Pod{}, err
 	}
+	l.podMutex.Lock()
+	defer l.podMutex.Unlock()
 	pods, err := l.Pods()
 	if err != nil {
 		return Pod{}, err
@@ -153,35 +150,4 @@ func (l *Lab) Pods() ([]Pod, error) {
 	}
 	slices.SortFunc(pods, func(a, b Pod) int { return podNumber(a.Name) - podNumber(b.Name) })
 	return pods, nil
-}
-
-// Answer is what a pod answers over HTTP.
-type Answer struct {
-	Pod    string `json:"pod"`
-	Client string `json:"client"` // as the pod sees it
-}
-
-// Get asks an address and port over HTTP, from within a role's namespace,
-// and returns which pod answered.
-func (l *Lab) Get(ctx context.Context, role string, addr netip.AddrPort) (Answer, error) {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return l.Dial(ctx, role, network, addr)
-		},
-	}}
-	var answer Answer
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr.String()+"/", nil)
-	if err != nil {
-		return answer, fmt.Errorf("asking %s: %w", addr, err)
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return answer, fmt.Errorf("asking %s: %w", addr, err)
-	}
-	defer response.Body.Close()
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		return answer, fmt.Errorf("reading the answer of %s: %w", addr, err)
-	}
-	return answer, nil
 }

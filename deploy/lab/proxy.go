@@ -2,10 +2,6 @@ package lab
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -39,26 +35,9 @@ func (l *Lab) startProxy(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return l.Dial(ctx, node, network, addr)
-		},
-	}}
+	client := l.httpClient(node)
 	return l.await(ctx, p, 20*time.Millisecond, func() error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10256/healthz", nil)
-		if err != nil {
-			return err
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			body, _ := io.ReadAll(response.Body)
-			return fmt.Errorf("kube-proxy is not ready: %s: %s", response.Status, body)
-		}
-		return nil
+		_, err := get(ctx, client, "http://127.0.0.1:10256/healthz")
+		return err
 	})
 }

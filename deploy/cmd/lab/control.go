@@ -94,7 +94,7 @@ func setupHeal(flags *flag.FlagSet) func(context.Context, []string) error {
 
 func setupExec(flags *flag.FlagSet) func(context.Context, []string) error {
 	name := nameFlag(flags)
-	return func(ctx context.Context, args []string) error {
+	return func(_ context.Context, args []string) error {
 		if len(args) < 2 {
 			return errors.New("want a role and a command, such as: client ip addr")
 		}
@@ -102,14 +102,13 @@ func setupExec(flags *flag.FlagSet) func(context.Context, []string) error {
 		if err != nil {
 			return err
 		}
-		cmd := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", l.NS(args[0])}, args[1:]...)...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-		err = cmd.Run()
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && exit.ExitCode() > 0 {
-			return exitError(exit.ExitCode())
+		ip, err := exec.LookPath("ip")
+		if err != nil {
+			return err
 		}
-		return err
+		// The command takes this process's place, with its signals and status.
+		argv := append([]string{"ip", "netns", "exec", l.NS(args[0])}, args[1:]...)
+		return os.NewSyscallError("execve", unix.Exec(ip, argv, os.Environ()))
 	}
 }
 

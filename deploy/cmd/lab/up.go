@@ -33,7 +33,7 @@ func setupUp(flags *flag.FlagSet) func(context.Context, []string) error {
 	flags.StringVar(&opts.Name, "name", defaultName, "the lab's `name`: 1 to 8 of a-z and 0-9")
 	flags.IntVar(&opts.Nodes, "nodes", 3, "how many `nodes`, 1 to 8")
 	flags.StringVar(&opts.BinDir, "bin", "", "`directory` of the programs (default: where this one is)")
-	flags.Var(&manifests, "manifest", "YAML `file` to apply; can be repeated")
+	flags.Var(&manifests, "manifest", "YAML `file` to apply; can be repeated (default: what gives the elector its rights)")
 	flags.Var(&env, "env", "`KEY=value` for every daemon; can be repeated")
 	start := flags.Bool("start", false, "start every daemon on every node")
 	return func(ctx context.Context, args []string) error {
@@ -47,6 +47,9 @@ func setupUp(flags *flag.FlagSet) func(context.Context, []string) error {
 			}
 			opts.BinDir = filepath.Dir(self)
 		}
+		if len(manifests) == 0 {
+			manifests = shippedManifests(opts.BinDir)
+		}
 		opts.Manifests, opts.Env = manifests, env
 		l, err := lab.Up(ctx, opts)
 		if err != nil || !*start {
@@ -59,6 +62,16 @@ func setupUp(flags *flag.FlagSet) func(context.Context, []string) error {
 		}
 		return nil
 	}
+}
+
+// shippedManifests returns the Role of the elector, if the programs are in the
+// bin directory of the source tree.
+func shippedManifests(binDir string) []string {
+	path := filepath.Join(binDir, "..", "deploy", "manifests", "rbac.yaml")
+	if _, err := os.Stat(path); err != nil {
+		return nil
+	}
+	return []string{path}
 }
 
 func setupDown(flags *flag.FlagSet) func(context.Context, []string) error {

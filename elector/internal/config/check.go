@@ -83,7 +83,7 @@ func (p *parser) complete() error {
 	if p.NodeName == "" {
 		host, err := p.sources.Hostname()
 		if err == nil && !isSubdomain(strings.ToLower(host)) {
-			err = fmt.Errorf("the host's name %s is not one of a Node", quote(host))
+			err = fmt.Errorf("the host's name %s is not one of a Node", Quote(host))
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("vip_nodename: missing: %w", err))
@@ -114,7 +114,7 @@ func (p *parser) podNamespace() (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("cp_namespace: missing, and the pod's cannot be read: %w", err)
 	case !isLabel(ns):
-		return "", fmt.Errorf("cp_namespace: missing, and %s holds %s", namespaceFile, quote(ns))
+		return "", fmt.Errorf("cp_namespace: missing, and %s holds %s", namespaceFile, Quote(ns))
 	default:
 		return ns, nil
 	}

@@ -96,7 +96,7 @@ func (s setting) setDefault(r *raw) error {
 // fault makes the error about a text that was given for s.
 func (s setting) fault(g given, err error) error {
 	if errors.Is(err, errNotAllowed) {
-		err = fmt.Errorf("%s is not allowed: want %s", quote(g.text), s.allowed)
+		err = fmt.Errorf("%s is not allowed: want %s", Quote(g.text), s.allowed)
 	}
 	return fmt.Errorf("%s (%s): %w", s.name, g.origin, err)
 }

@@ -17,7 +17,7 @@ func off(mode string, alsoOff ...string) value {
 		if b, err := strconv.ParseBool(text); err == nil && !b {
 			return nil
 		}
-		return fmt.Errorf("%s asks for what this build does not have, %s: remove the setting", quote(text), mode)
+		return fmt.Errorf("%s asks for what this build does not have, %s: remove the setting", Quote(text), mode)
 	}}
 }
 

@@ -41,8 +41,8 @@ var errNotAllowed = errors.New("not allowed")
 // maxQuoted is how much of a value an error repeats, in runes.
 const maxQuoted = 100
 
-// quote makes text safe to print.
-func quote(text string) string {
+// Quote makes text of unknown origin safe and short to print.
+func Quote(text string) string {
 	if len(text) > maxQuoted {
 		if r := []rune(text[:min(len(text), 4*maxQuoted)]); len(r) > maxQuoted {
 			text = string(r[:maxQuoted]) + "..."
@@ -269,15 +269,15 @@ func parseAddress(text string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)
 	switch {
 	case err != nil && strings.Contains(text, "/"):
-		return a, fmt.Errorf("%s has a prefix length: want the address alone, and the length in vip_subnet", quote(text))
+		return a, fmt.Errorf("%s has a prefix length: want the address alone, and the length in vip_subnet", Quote(text))
 	case err != nil && isSubdomain(strings.ToLower(strings.TrimSuffix(text, "."))) && strings.ContainsFunc(text, isLetter):
-		return a, fmt.Errorf("%s is a host name: this build has VIPs with fixed addresses only", quote(text))
+		return a, fmt.Errorf("%s is a host name: this build has VIPs with fixed addresses only", Quote(text))
 	case err != nil:
 		return a, errNotAllowed
 	case a.IsUnspecified():
-		return a, fmt.Errorf("%s asks for DHCP: this build has VIPs with fixed addresses only", quote(text))
+		return a, fmt.Errorf("%s asks for DHCP: this build has VIPs with fixed addresses only", Quote(text))
 	case a.Zone() != "" || a.Is4In6() || a.IsMulticast() || a.IsLoopback() || a.IsLinkLocalUnicast():
-		return a, fmt.Errorf("%s cannot be a VIP: it has a zone, or is IPv4-mapped, multicast, loopback or link-local", quote(text))
+		return a, fmt.Errorf("%s cannot be a VIP: it has a zone, or is IPv4-mapped, multicast, loopback or link-local", Quote(text))
 	}
 	return a, nil
 }

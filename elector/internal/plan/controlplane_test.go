@@ -1,0 +1,53 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vipod/vipod/shared/schema"
+)
+
+func TestControlPlane(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		change     func(*Input)
+		candidates string
+		want       string
+	}{
+		{"served", func(*Input) {}, "any", "_control-plane 198.51.100.9/32@eth0,2001:db8::9/128@eth0 group=-1 eligible"},
+		{"the API server does not answer", func(in *Input) { in.Healthy = false }, "any",
+			"_control-plane 198.51.100.9/32@eth0,2001:db8::9/128@eth0 group=-1 not here: the API server on this node does not answer"},
+		{"the link is down", func(in *Input) { in.Links[1].Up = false }, "any",
+			"_control-plane 198.51.100.9/32@eth0,2001:db8::9/128@eth0 group=-1 not here: interface eth0 is down"},
+		{"no default route", func(in *Input) { in.Links = in.Links[:1] }, "any",
+			"_control-plane 198.51.100.9/32@,2001:db8::9/128@ group=-1 not here: this node has no default route that would tell the interface"},
+		{"vip_interface, not that of Services", func(in *Input) { in.Config.Interface, in.Config.ServicesInterface = "eth1", "eth0" }, "any",
+			"_control-plane 198.51.100.9/32@eth1,2001:db8::9/128@eth1 group=-1 eligible"},
+		{"labelled", func(in *Input) { in.Nodes[0].ControlPlane, in.Nodes[2].ControlPlane = true, true }, "n1,n3",
+			"_control-plane 198.51.100.9/32@eth0,2001:db8::9/128@eth0 group=-1 eligible"},
+		{"others are labelled", func(in *Input) { in.Nodes[1].ControlPlane = true }, "n2",
+			"_control-plane 198.51.100.9/32@eth0,2001:db8::9/128@eth0 group=-1 not here: node n1 is not labelled node-role.kubernetes.io/control-plane as other nodes are"},
+		{"excluded from load balancers, as kubeadm does", func(in *Input) { in.Nodes[0].Excluded = true }, "any",
+			"_control-plane 198.51.100.9/32@eth0,2001:db8::9/128@eth0 group=-1 eligible"},
+		{"Services are off", func(in *Input) { in.Config.Services.Enabled = false }, "any",
+			"_control-plane 198.51.100.9/32@eth0,2001:db8::9/128@eth0 group=-1 eligible"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			in := world()
+			in.Config.ControlPlane.Enabled = true
+			in.Config.ControlPlane.Addresses = addrs("2001:db8::9", "198.51.100.9")
+			test.change(&in)
+			v := Plan(in).ControlPlane
+			if diff := cmp.Diff([2]string{test.want, test.candidates}, [2]string{v.text(), list(v.Candidates)}); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if v.Kind != schema.KindControlPlane {
+				t.Errorf("kind %s", v.Kind)
+			}
+		})
+	}
+	if v := Plan(world()).ControlPlane; v != nil {
+		t.Errorf("switched off, but %s", v.text())
+	}
+}

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -168,12 +167,4 @@ func (c *Client) Host() (netip.Addr, bool) {
 	}
 	a, err := netip.ParseAddr(host)
 	return a.Unmap(), err == nil
-}
-
-// Livez returns nil when the API server says that it is alive.
-func (c *Client) Livez(ctx context.Context) error {
-	if err := c.core.Get().AbsPath("/livez").MaxRetries(0).Do(ctx).Error(); err != nil {
-		return fmt.Errorf("asking the API server for /livez: %w", err)
-	}
-	return nil
 }

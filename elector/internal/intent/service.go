@@ -1,0 +1,124 @@
+package intent
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/vipod/vipod/elector/internal/claim"
+	"github.com/vipod/vipod/elector/internal/plan"
+	"github.com/vipod/vipod/shared/schema"
+)
+
+// probePrefix begins the key of the document that lets arpd probe addresses
+// which were added to a VIP that is active already: a document has one state,
+// and the active addresses must not pause for the new ones. No Service has
+// such a key, since no namespace begins with an underscore.
+const probePrefix = "_probe."
+
+// ProbeKey returns the key of a VIP's document of that kind.
+func ProbeKey(key string) string { return probePrefix + key }
+
+// Documents returns a Service's documents for what this node owns of it:
+// none, one, or two while addresses are being added. before is the VIP's
+// document as it stands, nil for none.
+func Documents(v plan.VIP, own func(netip.Addr) claim.Ownership, before *schema.VIP) []*schema.VIP {
+	if v.Group == plan.NoGroup {
+		return nil // served by nobody, whatever its addresses do for others
+	}
+	var active, leaving, probing []schema.Address
+	var epoch uint64
+	for _, a := range v.Addresses {
+		switch o := own(a.IP); o.Phase {
+		case claim.Owned:
+			active, epoch = append(active, a), max(epoch, o.Epoch)
+		case claim.Draining, claim.Released:
+			leaving, epoch = append(leaving, a), max(epoch, o.Epoch)
+		case claim.Probing:
+			probing = append(probing, a)
+		}
+	}
+	var docs []*schema.VIP
+	add := func(key string, state schema.State, epoch uint64, addresses []schema.Address) {
+		if addresses = placed(addresses, before); len(addresses) > 0 {
+			docs = append(docs, document(v, key, state, schema.GrantNode, epoch, addresses))
+		}
+	}
+	switch {
+	case len(leaving) > 0:
+		add(v.Key, schema.StateDraining, epoch, append(leaving, active...))
+	case len(active) > 0:
+		add(v.Key, schema.StateActive, epoch, active)
+		add(ProbeKey(v.Key), schema.StateStandby, 0, probing)
+	default:
+		add(v.Key, schema.StateStandby, 0, probing)
+	}
+	return docs
+}
+
+// ControlPlane returns the control plane's document, nil for none.
+func ControlPlane(v plan.VIP, phase claim.Phase, epoch uint64, before *schema.VIP) *schema.VIP {
+	state := schema.StateActive
+	switch phase {
+	case claim.Owned:
+	case claim.Draining, claim.Released:
+		state = schema.StateDraining
+	default:
+		return nil
+	}
+	addresses := placed(v.Addresses, before)
+	if len(addresses) == 0 {
+		return nil
+	}
+	return document(v, v.Key, state, schema.GrantControlPlane, epoch, addresses)
+}
+
+// Draining returns the document by which an active one is muted.
+func Draining(before schema.VIP) *schema.VIP {
+	doc := before
+	doc.State, doc.Announce = schema.StateDraining, nil
+	return &doc
+}
+
+// placed gives addresses without an interface the one they were active on:
+// the plan has none for them when the link is gone. Without any they are left
+// out.
+func placed(addresses []schema.Address, before *schema.VIP) []schema.Address {
+	var out []schema.Address
+	for _, a := range addresses {
+		if a.Interface == "" && before != nil {
+			i := slices.IndexFunc(before.Addresses, func(b schema.Address) bool { return b.IP == a.IP })
+			if i >= 0 {
+				a = before.Addresses[i]
+			}
+		}
+		if a.Interface != "" {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func document(v plan.VIP, key string, state schema.State, grant schema.GrantName, epoch uint64, addresses []schema.Address) *schema.VIP {
+	addresses = slices.Clone(addresses)
+	slices.SortFunc(addresses, func(a, b schema.Address) int { return a.IP.Compare(b.IP) })
+	doc := &schema.VIP{Key: key, UID: v.UID, Kind: v.Kind, State: state, Grant: grant, Addresses: addresses}
+	if epoch != 0 {
+		doc.Epoch = strconv.FormatUint(epoch, 10)
+	}
+	if state == schema.StateActive || state == schema.StateStandby {
+		doc.Announce = announce(addresses)
+	}
+	return doc
+}
+
+func announce(addresses []schema.Address) []schema.Announce {
+	var out []schema.Announce
+	if slices.ContainsFunc(addresses, func(a schema.Address) bool { return a.IP.Is4() }) {
+		out = append(out, schema.AnnounceARP)
+	}
+	if slices.ContainsFunc(addresses, func(a schema.Address) bool { return a.IP.Is6() }) {
+		out = append(out, schema.AnnounceNDP)
+	}
+	return out
+}

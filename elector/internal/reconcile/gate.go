@@ -1,0 +1,126 @@
+package reconcile
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/vipod/vipod/shared/bootclock"
+	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/schema"
+	"github.com/vipod/vipod/shared/trigger"
+)
+
+// pulse is whether something that is asked again and again answers. It is
+// safe for concurrent use.
+type pulse struct {
+	last     atomic.Int64 // of the last good answer, CLOCK_BOOTTIME, 0 for never
+	failures atomic.Int32 // in a row
+	problem  atomic.Pointer[string]
+}
+
+// follow asks at the given interval until ctx ends and fires wake when the
+// answers change.
+func (p *pulse) follow(ctx context.Context, every, timeout time.Duration, ask func(context.Context) error, wake *trigger.Trigger) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		askCtx, cancel := context.WithTimeout(ctx, timeout)
+		err := ask(askCtx)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if p.note(err) {
+			wake.Fire()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// note takes one answer and says whether it is news: the first one, and every
+// failure, since somebody may count them.
+func (p *pulse) note(err error) bool {
+	if err != nil {
+		text := err.Error()
+		p.problem.Store(&text)
+		p.failures.Add(1)
+		return true
+	}
+	first := p.last.Swap(int64(bootclock.Now())) == 0
+	p.problem.Store(nil)
+	return p.failures.Swap(0) != 0 || first
+}
+
+// until returns until when the last good answer counts if it counts for d.
+func (p *pulse) until(d time.Duration) time.Duration {
+	last := time.Duration(p.last.Load())
+	if last == 0 {
+		return 0
+	}
+	return last + d
+}
+
+func (p *pulse) why() string {
+	if s := p.problem.Load(); s != nil {
+		return *s
+	}
+	return "it has not answered yet"
+}
+
+// gate is whether one of the daemons that an L2 VIP needs can be relied on.
+type gate struct {
+	daemon string
+	pulse  pulse
+	// patience is for how long it may be silent or behind: a daemon that is
+	// restarted must not move a VIP.
+	patience time.Duration
+	// current is when it last had applied the newest node document.
+	current time.Duration
+	// proven: it could be relied on once.
+	proven bool
+}
+
+// trust takes the daemon for well as of now, after a restart of elector alone.
+func (g *gate) trust(now time.Duration) {
+	g.pulse.last.Store(int64(now))
+	g.current, g.proven = now, true
+}
+
+// open says whether the daemon can be relied on, why not, and until when the
+// answer holds if nothing happens.
+func (g *gate) open(now time.Duration, on bool, report schema.Daemon, node schema.Observed) (ok bool, why string, until time.Duration) {
+	if !on {
+		return false, g.daemon + " is switched off on this node", never
+	}
+	if report.Observed == node {
+		g.current = now
+	}
+	alive := g.pulse.until(g.patience)
+	switch {
+	case now >= alive:
+		return false, g.daemon + " does not answer: " + g.pulse.why(), never
+	case g.current == 0 || now-g.current >= g.patience:
+		return false, g.daemon + " has not applied the current settings", never
+	}
+	g.proven = true
+	until = alive
+	if report.Observed != node {
+		until = min(until, g.current+g.patience)
+	}
+	return true, "", until
+}
+
+// newGates returns the gates of vipd and arpd. vipd's is the shorter one:
+// without it nobody mutes an address, so that the Lease has to run out, which
+// takes its whole duration; it may come back within that time. Without arpd
+// the kernel still answers.
+func newGates(duration, renew time.Duration) (vipd, arpd *gate) {
+	vipd = &gate{daemon: ownership.Vipd, patience: max(2*renew, 500*time.Millisecond)}
+	arpd = &gate{daemon: ownership.Arpd, patience: duration}
+	return vipd, arpd
+}

@@ -1,0 +1,187 @@
+package reconcile
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/vipod/vipod/elector/internal/claim"
+	"github.com/vipod/vipod/elector/internal/kube"
+	"github.com/vipod/vipod/shared/bootclock"
+	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/schema"
+)
+
+// pass brings everything to where it belongs. The order matters: what is no
+// longer owned leaves the documents before a new grant is written, and a
+// document is written before the grant that covers it.
+func (r *Reconciler) pass(ctx context.Context) {
+	now := bootclock.Now()
+	if r.reports.dirty && r.reports.read(r.Log) {
+		r.planDirty = true
+	}
+	r.replan(now)
+	r.wish(now)
+	r.machine.Tick(now)
+	if r.lock != nil {
+		r.lock.Tick(now)
+	}
+	r.acknowledge(now)
+	r.takeProbes(now)
+	r.send(ctx) // before the files: a claim waits for nothing of this node
+	r.writeFiles(now)
+	r.send(ctx)
+	r.look(now)
+	r.continueStop(now)
+}
+
+// wish is what was last told to the machines.
+type wish struct {
+	told       bool
+	plan       uint64
+	ready      bool
+	suspended  bool
+	controlled bool // the control plane's VIP is wanted here
+}
+
+// wish tells the machines what is wanted, if that has changed.
+func (r *Reconciler) wish(now time.Duration) {
+	w := r.judge(now)
+	if r.planned == 0 || r.wished.told && w == r.wished {
+		return
+	}
+	before := r.wished
+	r.wished = w
+	if w.ready != before.ready || !before.told {
+		r.Log.Info("node readiness", "ready", w.ready, "reason", r.notReady)
+	}
+	if w.suspended != before.suspended {
+		r.Log.Warn("renewals", "suspended", w.suspended, "reason", r.notReady)
+	}
+	r.machine.Suspend(now, w.suspended)
+	r.machine.Want(now, r.groups(), w.ready)
+	if r.lock != nil {
+		r.lock.Suspend(now, w.suspended)
+		r.lock.Want(now, w.controlled)
+	}
+}
+
+// judge decides whether this node can serve at all. Without vipd nothing can
+// be muted, so that nothing can be released either: renewals stop, and what is
+// owned stays until the grant has ended or vipd is back.
+func (r *Reconciler) judge(now time.Duration) wish {
+	components := r.Config.Components
+	vipdOpen, vipdWhy, vipdUntil := r.vipd.open(now, slices.Contains(components, ownership.Vipd),
+		r.reports.vipdDaemon, r.book.Node())
+	arpdOpen, arpdWhy, arpdUntil := r.arpd.open(now, slices.Contains(components, ownership.Arpd),
+		r.reports.arpdDaemon, r.book.Node())
+	r.gateUntil = min(vipdUntil, arpdUntil)
+	r.notReady = ""
+	switch {
+	case r.stopping.since != 0:
+		r.notReady = "vipod is stopping on this node"
+	case !vipdOpen:
+		r.notReady = vipdWhy
+	case !arpdOpen:
+		r.notReady = arpdWhy
+	}
+	w := wish{told: true, plan: r.planned, suspended: !vipdOpen && r.vipd.proven}
+	owning := now < r.machine.Grant() || r.lock != nil && now < r.lock.Grant()
+	w.ready = r.stopping.since == 0 && arpdOpen && (vipdOpen || w.suspended && owning)
+	if cp := r.out.ControlPlane; cp != nil {
+		w.controlled = w.ready && cp.Eligible
+	}
+	return w
+}
+
+// groups are the plan's, without those that no longer fit into this node's
+// Lease.
+func (r *Reconciler) groups() []claim.Group {
+	groups := slices.Clone(r.out.Groups)
+	r.full = map[int]bool{}
+	mine := func(g claim.Group) bool {
+		return slices.ContainsFunc(g.Addresses, func(ip addr) bool {
+			p := r.machine.State(ip).Phase
+			return p == claim.Claiming || p == claim.Owned || p == claim.Draining
+		})
+	}
+	count := 0
+	r.machine.Addresses(func(addr, claim.Ownership) { count++ })
+	if total := addresses(groups); max(total, count) <= kube.MaxClaims {
+		return groups
+	}
+	room := kube.MaxClaims
+	for _, g := range groups {
+		if mine(g) {
+			room -= len(g.Addresses)
+		}
+	}
+	for i, g := range groups {
+		if mine(g) || !g.Eligible {
+			continue
+		}
+		if room -= len(g.Addresses); room < 0 {
+			groups[i].Eligible, r.full[i] = false, true
+		}
+	}
+	return groups
+}
+
+func addresses(groups []claim.Group) (n int) {
+	for _, g := range groups {
+		n += len(g.Addresses)
+	}
+	return n
+}
+
+// acknowledge tells the machines which draining addresses vipd has muted or
+// removed.
+func (r *Reconciler) acknowledge(now time.Duration) {
+	r.book.Acknowledge(r.reports.vipd)
+	exposed := r.book.Exposures()
+	var silent []addr
+	r.machine.Addresses(func(ip addr, o claim.Ownership) {
+		if o.Phase == claim.Draining && !exposed[ip] {
+			silent = append(silent, ip)
+		}
+	})
+	for _, ip := range silent {
+		r.machine.Silent(now, ip)
+	}
+	if r.lock != nil && r.lock.Phase() == claim.Draining && !r.book.Exposed(schema.ControlPlaneKey) {
+		r.lock.Silent(now)
+	}
+}
+
+// takeProbes tells the machine for which addresses arpd found nobody.
+func (r *Reconciler) takeProbes(now time.Duration) {
+	for _, key := range slices.Sorted(maps.Keys(r.book.VIPs())) {
+		doc := r.book.VIP(key)
+		if doc.State != schema.StateStandby {
+			continue
+		}
+		report, ok := r.reports.arpd[key]
+		if !ok || report.Observed != doc.Seen() {
+			continue
+		}
+		c, ok := schema.FindCondition(report.Conditions, schema.ConditionUnclaimed)
+		if !ok || c.Status == schema.Unknown {
+			continue
+		}
+		for _, a := range doc.Addresses {
+			r.machine.Probed(now, a.IP, c.Status == schema.True || free(report, a.IP))
+		}
+	}
+}
+
+// free says whether a report about a VIP of which some address is taken shows
+// that this one is not.
+func free(report schema.Status, ip addr) bool {
+	named, taken := false, false
+	for _, a := range report.Addresses {
+		named = named || a.ConflictMAC != ""
+		taken = taken || a.IP == ip && a.ConflictMAC != ""
+	}
+	return named && !taken
+}

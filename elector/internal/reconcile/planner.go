@@ -1,0 +1,104 @@
+package reconcile
+
+import (
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/vipod/vipod/elector/internal/plan"
+	"github.com/vipod/vipod/shared/bootclock"
+)
+
+type addr = netip.Addr
+
+// planPause is the least time between two plans. A plan that takes long is
+// made less often, so that planning never fills the loop.
+const (
+	planPause  = 10 * time.Millisecond
+	planFactor = 4
+)
+
+// planner is the last plan and when there may be the next.
+type planner struct {
+	out       plan.Output
+	byKey     map[string]*plan.VIP
+	planned   uint64 // number of plans made
+	planDirty bool
+	planAfter time.Duration
+	well      bool // the local API server, as last planned with
+}
+
+// replan plans if something changed and everything is known.
+func (r *Reconciler) replan(now time.Duration) {
+	if well := r.locallyWell(); well != r.well {
+		r.well, r.planDirty = well, true
+	}
+	if !r.planDirty || now < r.planAfter || !r.listed || !r.API.Synced() {
+		return
+	}
+	r.planDirty = false
+	r.out = plan.Plan(plan.Input{
+		Config: r.Config, Services: r.API.Services(), Slices: r.API.Slices(), Nodes: nodes(r.API.Nodes()),
+		Links: r.reports.vipdDaemon.Links, APIServers: r.apiServers(), Healthy: r.well,
+	})
+	r.planned++
+	r.byKey = make(map[string]*plan.VIP, len(r.out.VIPs))
+	for i := range r.out.VIPs {
+		r.byKey[r.out.VIPs[i].Key] = &r.out.VIPs[i]
+	}
+	end := bootclock.Now()
+	r.planAfter = end + max(planPause, planFactor*(end-now))
+	r.Metrics.planSeconds.Observe((end - now).Seconds())
+}
+
+// locallyWell says whether the API server on this node is well: it becomes
+// unwell after several failures in a row, and well with the first answer.
+func (r *Reconciler) locallyWell() bool {
+	threshold := r.Config.ControlPlane.Health.FailureThreshold
+	return r.lock != nil && r.health.last.Load() != 0 && int(r.health.failures.Load()) < max(threshold, 1)
+}
+
+// apiServers are the addresses under which the API server is known.
+func (r *Reconciler) apiServers() []netip.Addr {
+	var list []netip.Addr
+	if ip, ok := r.API.Host(); ok {
+		list = append(list, ip)
+	}
+	for _, s := range r.API.Slices() {
+		if s.Namespace != "default" || s.Labels[discoveryv1.LabelServiceName] != "kubernetes" {
+			continue
+		}
+		for _, e := range s.Endpoints {
+			for _, a := range e.Addresses {
+				if ip, err := netip.ParseAddr(a); err == nil {
+					list = append(list, ip.Unmap())
+				}
+			}
+		}
+	}
+	return list
+}
+
+// Labels of Nodes that matter.
+const (
+	labelExcluded     = "node.kubernetes.io/exclude-from-external-load-balancers"
+	labelControlPlane = "node-role.kubernetes.io/control-plane"
+)
+
+func nodes(list []*corev1.Node) []plan.Node {
+	out := make([]plan.Node, 0, len(list))
+	for _, n := range list {
+		node := plan.Node{Name: n.Name}
+		_, node.Excluded = n.Labels[labelExcluded]
+		_, node.ControlPlane = n.Labels[labelControlPlane]
+		for _, a := range n.Status.Addresses {
+			if ip, err := netip.ParseAddr(a.Address); err == nil { // names are addresses, too
+				node.Addresses = append(node.Addresses, ip.Unmap())
+			}
+		}
+		out = append(out, node)
+	}
+	return out
+}

@@ -1,0 +1,123 @@
+package reconcile
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vipod/vipod/elector/internal/kube"
+	"github.com/vipod/vipod/elector/internal/plan"
+	"github.com/vipod/vipod/shared/schema"
+)
+
+// orphanPatience is how long the last owner waits for a successor before it
+// clears the status of a Service that nobody serves.
+const orphanPatience = time.Second
+
+// serves says whether vipd has put into the kernel what an active document
+// asks for.
+func (r *Reconciler) serves(doc *schema.VIP) bool {
+	if doc == nil || doc.State != schema.StateActive {
+		return false
+	}
+	report, ok := r.reports.vipd[doc.Key]
+	return ok && report.Observed == doc.Seen() && schema.IsTrue(report.Conditions, schema.ConditionPresent)
+}
+
+// publish writes the status of a Service that this node serves, and tells
+// whoever asks when that is new.
+func (r *Reconciler) publish(v *plan.VIP, doc *schema.VIP) {
+	svc, ok := r.API.Service(v.Namespace, v.Name)
+	if !ok || string(svc.UID) != v.UID {
+		return
+	}
+	host, node := svc.Annotations[kube.AnnotationHost], r.Config.NodeName
+	if !r.active[v.Key] {
+		message := fmt.Sprintf("node %s serves %s", node, list(v))
+		if host != "" && host != node {
+			r.teller.tell(r.about(v, false, "OwnerChanged", "Claiming", message+", before it was "+host))
+		} else {
+			r.teller.tell(r.about(v, false, "VIPActive", "Claiming", message))
+		}
+	}
+	if r.Config.Services.DisableUpdates {
+		return
+	}
+	ingress := ingressOf(v, doc)
+	r.published[v.Key] = ingress
+	if host == node && reflect.DeepEqual(svc.Status.LoadBalancer.Ingress, ingress) {
+		return
+	}
+	r.wishes[v.Key] = true
+	r.status.want(v.Key, kube.ServiceStatus{
+		Namespace: v.Namespace, Name: v.Name, Version: svc.ResourceVersion, Host: node, Ingress: ingress,
+	})
+}
+
+func ingressOf(v *plan.VIP, doc *schema.VIP) []corev1.LoadBalancerIngress {
+	mode := corev1.LoadBalancerIPModeVIP
+	ingress := make([]corev1.LoadBalancerIngress, 0, len(doc.Addresses))
+	for _, a := range doc.Addresses {
+		ingress = append(ingress, corev1.LoadBalancerIngress{IP: a.IP.String(), IPMode: &mode, Ports: v.Ports})
+	}
+	return ingress
+}
+
+// lookAtOrphans clears the status of Services that nobody serves any more.
+// The node named in the annotation does it; for one that died, the speaker.
+func (r *Reconciler) lookAtOrphans(now time.Duration) {
+	if r.Config.Services.DisableUpdates {
+		return
+	}
+	orphans := map[string]time.Duration{}
+	for _, svc := range r.API.Services() {
+		host := svc.Annotations[kube.AnnotationHost]
+		if host == "" {
+			continue
+		}
+		key := schema.Key(svc.Namespace, svc.Name)
+		if v := r.byKey[key]; v != nil && r.held(now, v) {
+			continue
+		}
+		patience, mine := r.orphanTime(now, host)
+		if !mine {
+			continue
+		}
+		since, ok := r.orphans[key]
+		if !ok {
+			since = now
+		}
+		orphans[key] = since
+		if at := since + patience; now < at {
+			r.observe.next = min(r.observe.next, at)
+			continue
+		}
+		r.clear(key, svc)
+	}
+	r.orphans = orphans
+}
+
+// orphanTime says whether this node clears what the named one left, and after
+// what time.
+func (r *Reconciler) orphanTime(now time.Duration, host string) (time.Duration, bool) {
+	if host == r.Config.NodeName {
+		return orphanPatience, true
+	}
+	if l, ok := r.leases[host]; ok && r.live(l, now) {
+		return 0, false
+	}
+	return r.Config.LeaseDuration + 2*time.Second, r.speaker(now)
+}
+
+// clear removes what this node wrote; addresses that another controller wrote
+// since stay.
+func (r *Reconciler) clear(key string, svc *corev1.Service) {
+	s := kube.ServiceStatus{Namespace: svc.Namespace, Name: svc.Name, Version: svc.ResourceVersion}
+	if ours, ok := r.published[key]; ok && !reflect.DeepEqual(svc.Status.LoadBalancer.Ingress, ours) {
+		s.Ingress = svc.Status.LoadBalancer.Ingress
+	}
+	r.wishes[key] = true
+	r.status.want(key, s)
+}

@@ -1,0 +1,225 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/netip"
+	"time"
+
+	"github.com/vipod/vipod/elector/internal/claim"
+	"github.com/vipod/vipod/elector/internal/intent"
+	"github.com/vipod/vipod/elector/internal/kube"
+	"github.com/vipod/vipod/shared/bootclock"
+	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/schema"
+	"github.com/vipod/vipod/shared/statefile"
+	"github.com/vipod/vipod/shared/trigger"
+)
+
+const (
+	// never is a time that does not come.
+	never = time.Duration(math.MaxInt64)
+	// Bounds of the time between two passes without any cause.
+	resyncLow, resyncHigh = 30 * time.Second, 60 * time.Second
+)
+
+// Reconciler is elector's loop, see the package comment.
+type Reconciler struct {
+	Options
+	machine *claim.Machine
+	lock    *claim.Lock // nil without a control plane's VIP
+	book    *intent.Book
+	reports *reports
+	teller  *teller
+	status  *publisher
+
+	vipd, arpd *gate
+	health     pulse
+	files      *trigger.Trigger // another daemon's file may have changed
+	gates      *trigger.Trigger // a daemon or the local API server changed its answer
+	calls      chan func()      // to be called by the loop
+
+	leases map[string]seenLease // as seen, by node
+	listed bool                 // all Leases were seen once
+
+	planner
+	wished     wish
+	resumed    []claim.Group // owned at the start, until there is a plan
+	full       map[int]bool  // groups of the plan that no longer fit
+	notReady   string        // why this node cannot serve
+	gateUntil  time.Duration // when the gates must be looked at again
+	synced     bool          // node.json says so
+	stopping   stopping
+	lastClaims int // addresses in our Lease as last written
+	retry      trigger.Backoff
+	retryAt    time.Duration // when a failed write of a file is tried again
+	before     map[netip.Addr]claim.Phase
+	lockBefore claim.Phase
+	observe
+}
+
+// seenLease is a node's Lease and when it was seen to change.
+type seenLease struct {
+	kube.NodeLease
+	at time.Duration
+}
+
+// New reads what an earlier process left and returns a Reconciler that goes
+// on from there. Nothing is written but node.json.
+func New(opts Options) (*Reconciler, error) {
+	cfg := opts.Config
+	book, previous, err := intent.Open(opts.StateDir, opts.BootID, opts.UID(ownership.Elector))
+	if err != nil {
+		return nil, err
+	}
+	timing := claim.Timing{Duration: cfg.LeaseDuration, Renew: cfg.RetryPeriod}
+	r := &Reconciler{
+		Options: opts, machine: claim.New(cfg.NodeName, timing), book: book,
+		reports: newReports(opts.StateDir, opts.UID), teller: newTeller(opts),
+		files: trigger.New(), gates: trigger.New(), calls: make(chan func(), 64),
+		leases: map[string]seenLease{}, before: map[netip.Addr]claim.Phase{},
+		retry:  trigger.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second},
+		status: newPublisher(opts), observe: newObserve(),
+	}
+	r.vipd, r.arpd = newGates(timing.Duration, timing.Renew)
+	if cfg.ControlPlane.Enabled {
+		r.lock = claim.NewLock(cfg.NodeName, timing)
+	}
+	r.planDirty = true
+	r.resume(bootclock.Now(), previous)
+	return r, r.writeNode()
+}
+
+// resume goes on with what an earlier process owned while its grant lasts.
+func (r *Reconciler) resume(now time.Duration, previous intent.Previous) {
+	held := map[netip.Addr]claim.Ownership{}
+	for _, doc := range previous.VIPs {
+		o, ok := holding(doc)
+		if !ok || doc.Grant != schema.GrantNode {
+			continue
+		}
+		g := claim.Group{Eligible: o.Phase == claim.Owned}
+		for _, a := range doc.Addresses {
+			if held[a.IP].Phase != claim.Owned { // one address may have several documents
+				held[a.IP] = o
+			}
+			g.Addresses = append(g.Addresses, a.IP)
+		}
+		r.resumed = append(r.resumed, g)
+	}
+	if valid := previous.Grant[schema.GrantNode]; now < valid {
+		r.Log.Info("resuming", "addresses", len(held), "grant", valid-now)
+		r.machine.Resume(now, held, valid)
+		r.machine.Want(now, r.resumed, true)
+		r.vipd.trust(now)
+		r.arpd.trust(now)
+	}
+	doc := previous.VIPs[schema.ControlPlaneKey]
+	o, ok := holding(doc)
+	if valid := previous.Grant[schema.GrantControlPlane]; ok && r.lock != nil && now < valid {
+		r.lock.Resume(now, o, valid)
+		r.lock.Want(now, o.Phase == claim.Owned)
+		r.health.last.Store(int64(now))
+		r.vipd.trust(now)
+		r.arpd.trust(now)
+	}
+}
+
+// holding returns what a document says this node held.
+func holding(doc schema.VIP) (o claim.Ownership, ok bool) {
+	switch o.Epoch = intent.Epoch(doc); doc.State {
+	case schema.StateActive:
+		o.Phase = claim.Owned
+	case schema.StateDraining:
+		o.Phase = claim.Draining
+	default:
+		return o, false
+	}
+	return o, true
+}
+
+// Run works until ctx ends, and then until everything is handed over.
+func (r *Reconciler) Run(ctx context.Context, ready func()) error {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() { failed <- r.watchFiles(work) }()
+	r.followGates(work)
+	go r.status.run(work)
+	go r.teller.run(work)
+	resync := trigger.New()
+	go resync.Resync(work, resyncLow, resyncHigh)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	stop := ctx.Done()
+	for {
+		select {
+		case <-stop:
+			stop = nil
+			r.beginStop(bootclock.Now())
+		case err := <-failed:
+			return fmt.Errorf("watching the state directory: %w", err)
+		case e := <-r.API.Leases():
+			if !r.takeLeases(e) {
+				continue
+			}
+		case e := <-r.API.Locks():
+			r.takeLock(e)
+		case <-r.Changed.C():
+			r.planDirty = true
+		case <-r.files.C():
+			r.reports.dirty = true
+		case <-resync.C():
+			r.planDirty, r.reports.dirty = true, true
+		case <-r.gates.C():
+		case f := <-r.calls:
+			f()
+		case <-timer.C:
+		}
+		if r.pass(work); r.stopping.done {
+			return nil
+		}
+		if r.synced {
+			ready()
+		}
+		timer.Reset(max(r.deadline()-bootclock.Now(), time.Millisecond))
+	}
+}
+
+func (r *Reconciler) watchFiles(ctx context.Context) error {
+	return statefile.Watch(ctx, r.Log, r.files.Fire,
+		ownership.Dir(r.StateDir, ownership.Vipd), ownership.VIPs(r.StateDir, ownership.Vipd),
+		ownership.Dir(r.StateDir, ownership.Arpd), ownership.VIPs(r.StateDir, ownership.Arpd))
+}
+
+func (r *Reconciler) followGates(ctx context.Context) {
+	every := r.Config.RetryPeriod / 2
+	for _, g := range []*gate{r.vipd, r.arpd} {
+		ask := func(ctx context.Context) error { return r.Ask(ctx, g.daemon) }
+		go g.pulse.follow(ctx, every, max(every, 250*time.Millisecond), ask, r.gates)
+	}
+	if r.lock != nil {
+		h := r.Config.ControlPlane.Health
+		go r.health.follow(ctx, h.Period, h.Timeout, r.Healthy, r.gates)
+	}
+}
+
+// deadline is when there must be another pass at the latest.
+func (r *Reconciler) deadline() time.Duration {
+	now := bootclock.Now()
+	d := min(r.machine.Deadline(now), r.gateUntil, r.observe.next)
+	if r.lock != nil {
+		d = min(d, r.lock.Deadline(now))
+	}
+	if r.planDirty && r.API.Synced() && r.listed {
+		d = min(d, r.planAfter)
+	}
+	if r.retryAt != 0 {
+		d = min(d, r.retryAt)
+	}
+	if r.stopping.since != 0 {
+		d = min(d, r.stopping.deadline)
+	}
+	return min(d, now+time.Minute)
+}

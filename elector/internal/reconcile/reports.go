@@ -1,0 +1,82 @@
+package reconcile
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"reflect"
+
+	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/schema"
+	"github.com/vipod/vipod/shared/statefile"
+)
+
+// reports are the other daemons' documents as last read.
+type reports struct {
+	dirty      bool
+	dir        string
+	uid        func(string) int
+	vipdSet    *statefile.Set[schema.Status, *schema.Status]
+	arpdSet    *statefile.Set[schema.Status, *schema.Status]
+	vipd, arpd map[string]schema.Status
+	vipdDaemon schema.Daemon
+	arpdDaemon schema.Daemon
+	complained map[string]string
+}
+
+func newReports(stateDir string, uid func(string) int) *reports {
+	return &reports{
+		dirty: true, dir: stateDir, uid: uid,
+		vipdSet:    statefile.NewSet[schema.Status](ownership.VIPs(stateDir, ownership.Vipd), uid(ownership.Vipd)),
+		arpdSet:    statefile.NewSet[schema.Status](ownership.VIPs(stateDir, ownership.Arpd), uid(ownership.Arpd)),
+		complained: map[string]string{},
+	}
+}
+
+// read reads what changed and says whether the node's links did. What cannot
+// be read stays as it was.
+func (r *reports) read(log *slog.Logger) (links bool) {
+	r.dirty = false
+	r.vipd = r.statuses(log, r.vipdSet, ownership.Vipd)
+	r.arpd = r.statuses(log, r.arpdSet, ownership.Arpd)
+	before := r.vipdDaemon.Links
+	r.daemon(log, ownership.Vipd, &r.vipdDaemon)
+	r.daemon(log, ownership.Arpd, &r.arpdDaemon)
+	return !reflect.DeepEqual(before, r.vipdDaemon.Links)
+}
+
+func (r *reports) statuses(log *slog.Logger, set *statefile.Set[schema.Status, *schema.Status], daemon string) map[string]schema.Status {
+	docs, problems, err := set.Load()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // not started yet
+	}
+	r.complain(log, daemon, err)
+	for name, err := range problems {
+		r.complain(log, daemon+"/"+name, err)
+	}
+	return docs
+}
+
+func (r *reports) daemon(log *slog.Logger, name string, into *schema.Daemon) {
+	doc, err := statefile.Read[schema.Daemon](filepath.Join(ownership.Dir(r.dir, name), "daemon.json"), r.uid(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	r.complain(log, name+"/daemon", err)
+	if err == nil {
+		*into = doc
+	}
+}
+
+// complain logs a problem once.
+func (r *reports) complain(log *slog.Logger, what string, err error) {
+	if err == nil {
+		delete(r.complained, what)
+		return
+	}
+	if text := err.Error(); r.complained[what] != text {
+		r.complained[what] = text
+		log.Warn("cannot read a report", "of", what, "err", err)
+	}
+}

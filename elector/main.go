@@ -1,0 +1,17 @@
+// Command elector decides which node serves which virtual IP, and writes the
+// documents that the other daemons of the pod act on.
+package main
+
+import (
+	"os"
+
+	"github.com/vipod/vipod/elector/internal/elector"
+	"github.com/vipod/vipod/shared/daemon"
+	"github.com/vipod/vipod/shared/ownership"
+)
+
+func main() {
+	var e elector.Elector
+	p := daemon.Program{Name: ownership.Elector, Flags: e.Flags, Run: e.Run, Check: e.Check, Status: e.Status}
+	os.Exit(p.Main(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+}

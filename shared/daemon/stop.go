@@ -17,10 +17,10 @@ import (
 type Leave int
 
 const (
-	// Keep: only this container is being replaced, the successor adopts what
-	// it finds.
+	// Keep leaves everything in place: only this container is being replaced,
+	// and the successor adopts what it finds.
 	Keep Leave = iota
-	// CleanUp: the pod goes, nothing of ours may stay.
+	// CleanUp removes everything of ours: the whole pod goes.
 	CleanUp
 )
 

@@ -1,0 +1,160 @@
+package metricsd
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vipod/vipod/metricsd/internal/gather"
+	"github.com/vipod/vipod/metricsd/internal/web"
+	"github.com/vipod/vipod/shared/daemon"
+	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/schema"
+	"github.com/vipod/vipod/shared/statefile"
+	"github.com/vipod/vipod/shared/trigger"
+)
+
+// Types of conditions in metricsd/daemon.json.
+const (
+	// conditionListening: the endpoint is where it should be.
+	conditionListening = "Listening"
+	// conditionReadable: every document could be read.
+	conditionReadable = "DocumentsReadable"
+)
+
+// reconciler makes the listener match the node's settings and reports.
+type reconciler struct {
+	log      *slog.Logger
+	gatherer *gather.Gatherer
+	server   *web.Server
+	writer   *statefile.Writer
+	options  *Options
+	now      func() time.Time
+	// changed is about VIPs, settings about everything else: elector renews
+	// its grant each second in the directory of its settings, which is no
+	// reason to read all VIPs.
+	changed, settings *trigger.Trigger
+
+	mu         sync.Mutex
+	listening  web.State
+	conditions []schema.Condition
+}
+
+// tasks returns the parts of the daemon that follow the state directory.
+func (r *reconciler) tasks(stateDir string) []daemon.Task {
+	watch := func(t *trigger.Trigger, dirs ...string) func(context.Context, func()) error {
+		return func(ctx context.Context, ready func()) error {
+			ready()
+			return statefile.Watch(ctx, r.log, t.Fire, dirs...)
+		}
+	}
+	return []daemon.Task{
+		daemon.TaskFunc("settings watch", watch(r.settings, ownership.Dir(stateDir, ownership.Elector))),
+		daemon.TaskFunc("vip watch", watch(r.changed, ownership.VIPs(stateDir, ownership.Elector),
+			ownership.VIPs(stateDir, ownership.Vipd), ownership.VIPs(stateDir, ownership.Arpd))),
+		daemon.TaskFunc("resync", func(ctx context.Context, ready func()) error {
+			ready()
+			r.changed.Resync(ctx, resyncLow, resyncHigh)
+			return nil
+		}),
+		daemon.TaskFunc("listener", func(ctx context.Context, ready func()) error {
+			ready()
+			r.server.Run(ctx)
+			return nil
+		}),
+		daemon.TaskFunc("reconciler", r.run),
+	}
+}
+
+func (r *reconciler) run(ctx context.Context, ready func()) error {
+	problems := map[string]error{}
+	r.changed.Fire()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.changed.C():
+			problems = r.gatherer.Look().Problems
+		case <-r.settings.C():
+		}
+		if err := r.pass(problems); err != nil {
+			r.log.Warn("cannot report", "err", err) // the resync tries again
+		}
+		ready()
+	}
+}
+
+// pass follows the settings and writes the report.
+func (r *reconciler) pass(problems map[string]error) error {
+	node := r.gatherer.Reader.Node()
+	address, known := r.address(node)
+	if known {
+		r.server.Listen(address)
+	}
+	doc := schema.Daemon{Name: ownership.Metricsd, Conditions: r.report(known, problems)}
+	if node != nil {
+		doc.Observed = node.Seen()
+	}
+	_, err := r.writer.Write("daemon", &doc)
+	return err
+}
+
+// address returns where to listen. Before elector has said so once nothing is
+// known: a port that was switched off must not be open for a moment.
+func (r *reconciler) address(node *schema.Node) (address string, known bool) {
+	switch {
+	case r.options.Listen.given:
+		return r.options.Listen.value, true
+	case node == nil:
+		return "", false
+	}
+	return node.Settings.MetricsAddress, true
+}
+
+// setListening takes the listener's state, and reports it.
+func (r *reconciler) setListening(s web.State) {
+	r.mu.Lock()
+	r.listening = s
+	r.mu.Unlock()
+	r.settings.Fire()
+}
+
+func (r *reconciler) report(known bool, problems map[string]error) []schema.Condition {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	for _, c := range []schema.Condition{
+		{Type: schema.ConditionReady, Status: schema.True, Reason: "Running"},
+		listening(r.listening, known),
+		readable(problems),
+	} {
+		r.conditions = schema.SetCondition(r.conditions, c, now)
+	}
+	return slices.Clone(r.conditions)
+}
+
+func listening(s web.State, known bool) schema.Condition {
+	c := schema.Condition{Type: conditionListening, Status: schema.True, Reason: "Listening", Message: "on " + s.Address}
+	switch {
+	case !known:
+		c.Status, c.Reason, c.Message = schema.Unknown, "NoSettings", "nothing known from elector yet"
+	case s.Err != nil:
+		c.Status, c.Reason, c.Message = schema.False, "CannotListen", s.Err.Error()
+	case s.Address == "":
+		c.Reason, c.Message = "Off", "no address is set"
+	}
+	return c
+}
+
+func readable(problems map[string]error) schema.Condition {
+	c := schema.Condition{Type: conditionReadable, Status: schema.True, Reason: "Readable"}
+	if paths := slices.Sorted(maps.Keys(problems)); len(paths) > 0 {
+		c.Status, c.Reason = schema.False, "Unreadable"
+		c.Message = fmt.Sprintf("%d of them, such as: %v", len(paths), problems[paths[0]])
+	}
+	return c
+}

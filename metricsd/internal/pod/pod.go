@@ -1,0 +1,231 @@
+// Package pod looks at the whole pod through the state directory: what
+// elector wants, what vipd and arpd report, and how long the grants last. It
+// writes nothing there and asks nobody; what only a socket tells is added by
+// its callers.
+package pod
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/schema"
+	"github.com/vipod/vipod/shared/statefile"
+)
+
+// maxAddresses bounds what one VIP adds to the metrics. A Service has two
+// addresses at most in the usual case; more than this is a mistake.
+const maxAddresses = 64
+
+// Snapshot is what the files say at one moment.
+type Snapshot struct {
+	// Node is nil until it has been read once.
+	Node *schema.Node
+	// Granted is how long each grant lasts, 0 if it is not held; it has
+	// every grant that elector or a VIP names.
+	Granted map[schema.GrantName]time.Duration
+	// Daemons are the daemons' reports about themselves, by name.
+	Daemons map[string]schema.Daemon
+	// VIPs are ordered by key.
+	VIPs []VIP
+	// Problems say by path which files could not be read.
+	Problems map[string]error
+}
+
+// VIP is one VIP in the eyes of three daemons.
+type VIP struct {
+	Key string
+	// Intent is elector's document, nil where a report has none any more.
+	Intent *schema.VIP
+	// Vipd and Arpd are the daemons' reports, nil where there is none.
+	Vipd, Arpd *schema.Status
+}
+
+// Active says whether this node is to hold the VIP.
+func (v VIP) Active() bool { return v.Intent != nil && v.Intent.State == schema.StateActive }
+
+// Announced says whether arpd reports the first announcements as sent.
+func (v VIP) Announced() bool {
+	return v.Active() && v.Arpd != nil && schema.IsTrue(v.Arpd.Conditions, schema.ConditionAnnounced)
+}
+
+// Present says for each address, wanted or reported, whether vipd sees it in
+// the kernel.
+func (v VIP) Present() map[netip.Addr]bool {
+	present := map[netip.Addr]bool{}
+	if v.Intent != nil {
+		for _, a := range v.Intent.Addresses[:min(len(v.Intent.Addresses), maxAddresses)] {
+			present[a.IP] = false
+		}
+	}
+	if v.Vipd == nil {
+		return present
+	}
+	for _, a := range v.Vipd.Addresses {
+		if _, known := present[a.IP]; a.IP.IsValid() && (known || len(present) < maxAddresses) {
+			present[a.IP] = present[a.IP] || a.Present
+		}
+	}
+	return present
+}
+
+// Wanted says whether the address is one of the active VIP's.
+func (v VIP) Wanted(ip netip.Addr) bool {
+	return v.Active() && slices.ContainsFunc(v.Intent.Addresses, func(a schema.Address) bool { return a.IP == ip })
+}
+
+// Namespace returns the namespace of the Service, "" for the control plane.
+func (v VIP) Namespace() string {
+	if v.Key == schema.ControlPlaneKey {
+		return ""
+	}
+	namespace, _, _ := strings.Cut(v.Key, ".")
+	return namespace
+}
+
+// Reader reads the state directory. It keeps the last good version of each
+// document, and is safe for concurrent use.
+type Reader struct {
+	stateDir string
+	boot     string
+	now      func() time.Duration
+
+	mu        sync.Mutex
+	intents   *statefile.Set[schema.VIP, *schema.VIP]
+	vipd      *statefile.Set[schema.Status, *schema.Status]
+	arpd      *statefile.Set[schema.Status, *schema.Status]
+	node      *schema.Node
+	grant     *schema.Grant
+	failovers failovers
+}
+
+// NewReader returns a reader; boot and now are the clock that grants are
+// compared with.
+func NewReader(stateDir, boot string, now func() time.Duration) *Reader {
+	status := func(name string) *statefile.Set[schema.Status, *schema.Status] {
+		return statefile.NewSet[schema.Status](ownership.VIPs(stateDir, name), ownership.UID(name))
+	}
+	return &Reader{
+		stateDir: stateDir, boot: boot, now: now,
+		intents: statefile.NewSet[schema.VIP](ownership.VIPs(stateDir, ownership.Elector), ownership.UID(ownership.Elector)),
+		vipd:    status(ownership.Vipd),
+		arpd:    status(ownership.Arpd),
+	}
+}
+
+// Look reads everything that changed and returns the whole. It also returns
+// the fail-overs that this look found finished.
+func (r *Reader) Look() (Snapshot, []Failover) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := Snapshot{Problems: map[string]error{}}
+	readOne(r, s, ownership.Elector, "node.json", &r.node)
+	readOne(r, s, ownership.Elector, "grant.json", &r.grant)
+	s.Node = r.node
+	s.Daemons = r.daemons(s)
+	s.VIPs = join(
+		load(s, ownership.VIPs(r.stateDir, ownership.Elector), r.intents),
+		load(s, ownership.VIPs(r.stateDir, ownership.Vipd), r.vipd),
+		load(s, ownership.VIPs(r.stateDir, ownership.Arpd), r.arpd))
+	now := r.now()
+	s.Granted = r.granted(s.VIPs, now)
+	return s, r.failovers.observe(now, s.VIPs)
+}
+
+// Node reads elector's document about this node alone. It is nil until it
+// could be read once.
+func (r *Reader) Node() *schema.Node {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	readOne(r, Snapshot{Problems: map[string]error{}}, ownership.Elector, "node.json", &r.node)
+	return r.node
+}
+
+// readOne reads one document of the named daemon into last, which stays as it
+// is when the file is bad, which is a problem, or not there, which is none:
+// the daemon has not written it yet, or is not of this pod.
+func readOne[T any, P schema.Pointer[T]](r *Reader, s Snapshot, daemon, file string, last *P) {
+	path := filepath.Join(ownership.Dir(r.stateDir, daemon), file)
+	doc, err := statefile.Read[T, P](path, ownership.UID(daemon))
+	switch {
+	case err == nil:
+		*last = &doc
+	case !errors.Is(err, fs.ErrNotExist):
+		s.Problems[path] = err
+	}
+}
+
+func (r *Reader) daemons(s Snapshot) map[string]schema.Daemon {
+	daemons := map[string]schema.Daemon{}
+	for _, d := range ownership.Table() {
+		var doc *schema.Daemon
+		readOne(r, s, d.Name, "daemon.json", &doc)
+		if doc != nil {
+			daemons[d.Name] = *doc
+		}
+	}
+	return daemons
+}
+
+// load returns the documents of one directory. A directory that is not there
+// is a daemon that has not run on this node.
+func load[T any, P schema.Pointer[T]](s Snapshot, dir string, set *statefile.Set[T, P]) map[string]T {
+	docs, problems, err := set.Load()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.Problems[dir] = err
+	}
+	for name, err := range problems {
+		s.Problems[filepath.Join(dir, name+".json")] = err
+	}
+	return docs
+}
+
+func join(intents map[string]schema.VIP, vipd, arpd map[string]schema.Status) []VIP {
+	byKey := map[string]*VIP{}
+	get := func(key string) *VIP {
+		if byKey[key] == nil {
+			byKey[key] = &VIP{Key: key}
+		}
+		return byKey[key]
+	}
+	for key, doc := range intents {
+		get(key).Intent = &doc
+	}
+	for key, doc := range vipd {
+		get(key).Vipd = &doc
+	}
+	for key, doc := range arpd {
+		get(key).Arpd = &doc
+	}
+	vips := make([]VIP, 0, len(byKey))
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		vips = append(vips, *byKey[key])
+	}
+	return vips
+}
+
+func (r *Reader) granted(vips []VIP, now time.Duration) map[schema.GrantName]time.Duration {
+	granted := map[schema.GrantName]time.Duration{}
+	for _, v := range vips {
+		if v.Intent != nil && v.Intent.Grant != schema.GrantNone {
+			granted[v.Intent.Grant] = 0
+		}
+	}
+	if r.grant == nil {
+		return granted
+	}
+	for name, until := range r.grant.ValidUntil {
+		granted[name] = 0
+		if r.grant.Boot == r.boot {
+			granted[name] = max(0, time.Duration(until)-now)
+		}
+	}
+	return granted
+}

@@ -25,12 +25,12 @@ const receiveBuffer = 1 << 20
 //
 // fire must not block.
 func Subscribe(ctx context.Context, fire func(), groups ...uint) error {
-	return Monitor(ctx, unix.NETLINK_ROUTE, func(uint16) bool { return true }, fire, groups...)
+	return Monitor(ctx, unix.NETLINK_ROUTE, func(syscall.NetlinkMessage) bool { return true }, fire, groups...)
 }
 
 // Monitor is Subscribe for any netlink protocol (unix.NETLINK_*); it fires
-// only for messages whose type matters.
-func Monitor(ctx context.Context, protocol int, matters func(messageType uint16) bool, fire func(), groups ...uint) error {
+// only for messages that matter.
+func Monitor(ctx context.Context, protocol int, matters func(syscall.NetlinkMessage) bool, fire func(), groups ...uint) error {
 	f, err := join(protocol, groups)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func join(protocol int, groups []uint) (*os.File, error) {
 
 // listen fires for what comes until the socket fails or ctx ends, and closes
 // the socket.
-func listen(ctx context.Context, f *os.File, matters func(uint16) bool, fire func()) {
+func listen(ctx context.Context, f *os.File, matters func(syscall.NetlinkMessage) bool, fire func()) {
 	stop := context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })
 	defer func() { stop(); _ = f.Close() }()
 	raw, err := f.SyscallConn()
@@ -110,13 +110,13 @@ func fromKernel(from unix.Sockaddr) bool {
 	return ok && a.Pid == 0
 }
 
-func anyMatters(b []byte, matters func(uint16) bool) bool {
+func anyMatters(b []byte, matters func(syscall.NetlinkMessage) bool) bool {
 	msgs, err := syscall.ParseNetlinkMessage(b)
 	if err != nil {
 		return true // rather once too often
 	}
 	for _, m := range msgs {
-		if matters(m.Header.Type) {
+		if matters(m) {
 			return true
 		}
 	}

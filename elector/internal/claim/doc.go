@@ -12,8 +12,9 @@
 // A node adds a free address to its own Lease. When that very update comes
 // back on its watch, the watch has delivered every claim that was committed
 // before it, since a watch delivers the changes of a resource in the order of
-// their resourceVersions. If another live Lease claims the address by then,
-// the node withdraws; otherwise it owns it. So the first in the order of the
+// their resourceVersions. If by then another Lease claims the address that was
+// not dead when the node decided to claim it, the node withdraws; otherwise it
+// owns it. So the first in the order of the
 // watch wins, and every observer sees the same order.
 //
 // A Lease is dead once it was seen unchanged for its whole duration on the
@@ -24,6 +25,22 @@
 // A node whose grant lapsed, for however short a time, has forfeited all it
 // owned: others may own it by now. It drops everything before it claims
 // again.
+//
+// # What the caller must keep
+//
+//   - Leases go in in the order of one watch of all of them. A list is Relist.
+//   - An address is active on the wire only while Owned and under the grant.
+//     The document of an address that is no longer Owned is changed or removed
+//     before a newer grant is written, and vipd reads the grant before the
+//     documents: so a grant never opens the fence over an address that was
+//     forfeited.
+//   - Silent is said for a Draining address once vipd has reported the very
+//     document (instance and generation) that mutes or withdraws it. A missing
+//     report is no such answer: vipd may be about to act on the document
+//     before. An address that no group wants is therefore withdrawn by a
+//     document in state withdrawn, which is removed only after the answer.
+//   - A Draining address may become Owned again. An answer to an earlier
+//     document does not count then.
 //
 // # The control plane's Lease
 //

@@ -78,7 +78,7 @@ func (m *Machine) place(now time.Duration, g Group) {
 	for _, ip := range g.Addresses {
 		if a := m.addrs[ip]; !a.claimed() {
 			a.Ownership = Ownership{Phase: Claiming}
-			a.after = m.update.version
+			a.after, a.decided = m.update.version, now
 			m.update.changed(now)
 		}
 	}
@@ -101,7 +101,7 @@ func (m *Machine) first(now time.Duration, g Group) bool {
 		if lowest.IsValid() && lowest.Less(ip) {
 			continue
 		}
-		if a := m.addrs[ip]; a != nil && a.Phase == Owned {
+		if a := m.addrs[ip]; a != nil && a.has() {
 			lowest, mine = ip, true
 		} else if m.view.holder(now, ip, m.node) != "" {
 			lowest, mine = ip, false
@@ -113,7 +113,7 @@ func (m *Machine) first(now time.Duration, g Group) bool {
 func (m *Machine) owns(g Group) bool {
 	return slices.ContainsFunc(g.Addresses, func(ip netip.Addr) bool {
 		a := m.addrs[ip]
-		return a != nil && a.Phase == Owned
+		return a != nil && a.has()
 	})
 }
 

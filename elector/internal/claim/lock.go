@@ -49,11 +49,11 @@ func NewLock(identity string, t Timing) *Lock {
 	return &Lock{identity: identity, timing: t}
 }
 
-// Resume goes on where an earlier process of this boot stopped, if its grant
-// has not ended. It must come first.
-func (l *Lock) Resume(now time.Duration, epoch uint64, valid time.Duration) {
-	if now < valid {
-		l.phase, l.epoch, l.valid = Owned, epoch, valid
+// Resume goes on where an earlier process of this boot stopped, Owned or
+// Draining, if its grant has not ended. It must come first.
+func (l *Lock) Resume(now time.Duration, held Ownership, valid time.Duration) {
+	if now < valid && (held.Phase == Owned || held.Phase == Draining) {
+		l.phase, l.epoch, l.valid = held.Phase, held.Epoch, valid
 	}
 }
 
@@ -90,11 +90,6 @@ func (l *Lock) Forget(now time.Duration) {
 	l.synced = true
 	l.update.know(0)
 	l.record.Version = 0
-	if !l.exists {
-		l.at = now - l.timing.Duration
-		l.step(now)
-		return
-	}
 	l.step(now)
 }
 
@@ -151,7 +146,7 @@ func (l *Lock) step(now time.Duration) {
 	switch {
 	case l.phase == Owned && !l.eligible && l.synced:
 		l.phase = Draining
-	case l.phase == Draining && l.eligible:
+	case l.phase == Draining && l.eligible && l.synced:
 		l.phase = Owned // never left the Lease
 	case l.phase == Released && now >= l.until:
 		l.phase = Idle
@@ -160,17 +155,20 @@ func (l *Lock) step(now time.Duration) {
 
 // intent returns which holder this node would write now, and when.
 func (l *Lock) intent(now time.Duration) (holder string, at time.Duration) {
-	mine := l.exists && l.record.Holder == l.identity && l.update.version != 0
+	mine := l.exists && l.record.Holder == l.identity
 	switch {
 	case !l.synced || l.suspended && l.phase != Idle:
 		return "", never
-	case mine && !l.eligible && (l.phase == Idle || l.phase == Released):
-		return "", now
-	case mine && l.phase == Owned, mine && l.phase == Draining:
+	case l.phase == Owned || l.phase == Draining:
+		if l.update.version == 0 {
+			return l.identity, now // deleted under us
+		}
 		return l.identity, l.update.sent + l.timing.Renew
-	case !l.eligible || l.suspended || l.phase == Draining:
+	case mine && !l.eligible && l.update.version != 0:
+		return "", now
+	case !l.eligible || l.suspended:
 		return "", never
-	case mine, !l.exists, l.record.Holder == "":
+	case !l.exists, l.record.Holder == "", mine && l.update.version != 0:
 		return l.identity, now
 	}
 	return l.identity, max(now, l.at+l.record.Duration)

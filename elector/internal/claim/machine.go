@@ -32,6 +32,7 @@ type flaws struct {
 	noForfeit  bool // keep what was owned across a lapse of the grant
 	noOrder    bool // own an address when the update is answered
 	noLagGuard bool // take a late event of an earlier claim for the new one
+	judgeNow   bool // judge other Leases when the claim comes back
 	noMute     bool // release an address without waiting for silence
 }
 
@@ -42,9 +43,13 @@ type address struct {
 	// our claims: an older event that holds the address is of an earlier
 	// claim, which may have been released since.
 	after uint64
+	// decided is when this node decided to claim the address.
+	decided time.Duration
 	// lost: our Lease no longer keeps others away, so that the address must
 	// become silent and cannot be taken back while Draining.
 	lost bool
+	// resumed: found in the documents and not yet in a list of Leases.
+	resumed bool
 	// until ends Released.
 	until time.Duration
 	// free is since when nobody held the address, and probed when a probe
@@ -57,6 +62,11 @@ func (a *address) claimed() bool {
 	return a.Phase == Claiming || a.Phase == Owned || a.Phase == Draining
 }
 
+// has says whether the address is ours, for as long as it was not released.
+func (a *address) has() bool {
+	return a.Phase == Owned || a.Phase == Draining && !a.lost
+}
+
 // New returns the machine of the named node, which owns nothing.
 func New(node string, t Timing) *Machine {
 	return &Machine{
@@ -66,16 +76,19 @@ func New(node string, t Timing) *Machine {
 	}
 }
 
-// Resume goes on where an earlier process of this boot stopped: it owned the
-// given addresses with their epochs and had a grant until valid. It must come
-// first. A grant that has ended was forfeited, and nothing is resumed.
-func (m *Machine) Resume(now time.Duration, owned map[netip.Addr]uint64, valid time.Duration) {
+// Resume goes on where an earlier process of this boot stopped: what its
+// documents say was Owned or Draining, with the epochs, under a grant until
+// valid. It must come first. A grant that has ended was forfeited, and nothing
+// is resumed.
+func (m *Machine) Resume(now time.Duration, held map[netip.Addr]Ownership, valid time.Duration) {
 	if now >= valid {
 		return
 	}
 	m.valid = valid
-	for ip, epoch := range owned {
-		m.addrs[ip] = &address{Ownership: Ownership{Phase: Owned, Epoch: epoch}}
+	for ip, o := range held {
+		if o.Phase == Owned || o.Phase == Draining {
+			m.addrs[ip] = &address{Ownership: o, resumed: true}
+		}
 	}
 }
 

@@ -203,15 +203,27 @@ func (m *Machine) ownLease(now time.Duration, own *seen) {
 		switch {
 		case a.Phase == Claiming && listed && (own.Version > a.after || m.flaws.noLagGuard):
 			m.settle(now, ip, a, own.Version)
+		case a.Phase == Draining && a.resumed && !listed:
+			a.Phase, a.until = Released, now+linger // before the restart
 		case a.claimed() && a.Phase != Claiming && !listed && own.Version > a.Epoch:
 			m.lose(now, a) // somebody edited our Lease
 		}
+		a.resumed = false
 	}
 }
 
 // settle decides a claim whose update came back on the watch as version.
+//
+// Another claim that came before ours counts unless its Lease was dead when we
+// decided to claim. That it is dead by now says nothing: this process may have
+// been frozen, and the renewals that the holder made meanwhile come after our
+// own update in the watch.
 func (m *Machine) settle(now time.Duration, ip netip.Addr, a *address, version uint64) {
-	if m.view.holder(now, ip, m.node) != "" || now >= m.valid {
+	asOf := a.decided
+	if m.flaws.judgeNow {
+		asOf = now
+	}
+	if m.view.holder(asOf, ip, m.node) != "" || now >= m.valid {
 		m.drop(now, a)
 		return
 	}

@@ -120,7 +120,10 @@ func (p *planner) giveAddresses(s *service) {
 		p.refuse(s, ReasonTooManyAddresses, "%v; the Service gets no VIP", err)
 		return
 	}
-	for _, text := range items {
+	for i, text := range items {
+		if slices.Contains(items[:i], text) {
+			continue
+		}
 		a, err := parse(text)
 		if err == nil {
 			err = p.allowed(s, a)

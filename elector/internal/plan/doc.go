@@ -7,6 +7,22 @@
 // Refusals and groups follow from the API's objects alone, so that all nodes
 // come to the same ones; eligibility and interfaces are this node's own.
 //
+// What it decides where kube-vip or the API leave room:
+//
+//   - A Service with a bad address keeps its good ones; each bad one is a
+//     Refusal. Only a list that is too long, or an annotation that says where
+//     the VIP is to live and cannot be honoured, leaves it without any.
+//   - Of two Services that want the same port of an address, or that cannot
+//     live together, the older has its way, then the first by name.
+//   - With policy Local the nodes with a ready endpoint serve; those whose
+//     endpoints only serve while they terminate do if there are none. So a
+//     node is left while its last endpoint still serves.
+//   - The status of a Service is no source of addresses: vipod writes it.
+//   - Forbidden are all cluster IPs in use, and the Service CIDR where it is
+//     configured.
+//   - The control plane's VIP is not held against addresses of nodes, since
+//     kubelets and cloud providers report a VIP that their node has.
+//
 // What a caller should know:
 //
 //   - A VIP whose Group is NoGroup is served by nobody now (no endpoints, or

@@ -8,8 +8,12 @@ import (
 
 // endpoints is what all EndpointSlices of one Service say together.
 type endpoints struct {
+	// any: an endpoint serves somewhere, ready or while it terminates.
+	any bool
+	// local: nodes are asked for.
+	local bool
 	// ready and leaving are the nodes of ready endpoints, and of those that
-	// serve while they terminate; unsorted, "" for one that names none.
+	// serve while they terminate; unsorted.
 	ready, leaving []string
 }
 
@@ -22,7 +26,7 @@ type name struct{ namespace, name string }
 func endpointsOf(services []*service, slices []*discoveryv1.EndpointSlice) map[name]*endpoints {
 	all := make(map[name]*endpoints, len(services))
 	for _, s := range services {
-		all[name{s.Namespace, s.Name}] = &endpoints{}
+		all[name{s.Namespace, s.Name}] = &endpoints{local: s.local()}
 	}
 	for _, slice := range slices {
 		e := all[name{slice.Namespace, slice.Labels[discoveryv1.LabelServiceName]}]
@@ -38,40 +42,35 @@ func endpointsOf(services []*service, slices []*discoveryv1.EndpointSlice) map[n
 
 // add sorts one endpoint in. By the API an unknown ready means ready, an
 // unknown serving is the same as ready, and an unknown terminating is false.
+// As in kube-proxy, an endpoint that is not ready serves only while it
+// terminates.
 func (e *endpoints) add(point *discoveryv1.Endpoint) {
-	c := point.Conditions
+	c := &point.Conditions
 	ready := c.Ready == nil || *c.Ready
 	leaving := c.Terminating != nil && *c.Terminating && c.Serving != nil && *c.Serving
-	node := ""
-	if point.NodeName != nil {
-		node = *point.NodeName
+	if !ready && !leaving {
+		return
 	}
+	e.any = true
 	switch {
+	case !e.local || point.NodeName == nil:
 	case ready:
-		e.ready = append(e.ready, node)
-	case leaving:
-		e.leaving = append(e.leaving, node)
+		e.ready = append(e.ready, *point.NodeName)
+	default:
+		e.leaving = append(e.leaving, *point.NodeName)
 	}
 }
-
-// any says whether an endpoint serves anywhere. As in kube-proxy, endpoints
-// that terminate count only where there are no ready ones.
-func (e *endpoints) any() bool { return len(e.ready)+len(e.leaving) > 0 }
 
 // nodes returns the nodes with an endpoint that serves, sorted: those of
 // ready ones if there is a ready one anywhere, so that a node is left while
 // its last endpoint still serves.
 func (e *endpoints) nodes() []string {
-	nodes := onNodes(e.ready)
+	nodes := e.ready
 	if len(nodes) == 0 {
-		nodes = onNodes(e.leaving)
+		nodes = e.leaving
 	}
-	return nodes
-}
-
-func onNodes(nodes []string) []string {
-	sorted := slices.Sorted(slices.Values(nodes))
-	return slices.DeleteFunc(slices.Compact(sorted), func(n string) bool { return n == "" })
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
 }
 
 // findCandidates says which nodes could serve the Service by what the API
@@ -79,19 +78,16 @@ func onNodes(nodes []string) []string {
 func (p *planner) findCandidates(s *service, e *endpoints) {
 	s.candidates = p.included
 	switch {
-	case s.local():
-		s.candidates = slices.DeleteFunc(e.nodes(), func(n string) bool { return p.excluded[n] })
-		switch {
-		case len(s.candidates) > 0:
-		case len(e.nodes()) > 0:
-			s.idle = "every node with an endpoint that serves is excluded from external load balancers by its label"
-		case e.any():
-			s.idle = "no endpoint that serves names its node, as externalTrafficPolicy Local needs"
-		default:
-			s.idle = "no endpoint of the Service serves on any node"
-		}
-	case !e.any() && !isTrue(s.Service, annotationEndpointless):
+	case !e.any && (s.local() || !isTrue(s.Service, annotationEndpointless)):
 		s.idle = "no endpoint of the Service serves on any node"
+	case s.local():
+		nodes := e.nodes()
+		s.candidates = slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return p.excluded[n] })
+		if len(nodes) == 0 {
+			s.idle = "no endpoint that serves names its node, as externalTrafficPolicy Local needs"
+		} else if len(s.candidates) == 0 {
+			s.idle = "every node with an endpoint that serves is excluded from external load balancers by its label"
+		}
 	case p.included != nil && len(p.included) == 0:
 		s.idle = "every node is excluded from external load balancers by its label"
 	}

@@ -24,6 +24,7 @@ type bundle struct {
 // members is left out; and one of another namespace than the oldest member's
 // is left out on a node where its own interface cannot be used.
 func (p *planner) group(services []*service) {
+	p.out.VIPs = make([]VIP, 0, len(services))
 	bundles := join(services)
 	vips := make(map[*bundle][]VIP, len(bundles))
 	for _, b := range bundles {

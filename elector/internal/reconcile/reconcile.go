@@ -201,6 +201,9 @@ func (r *Reconciler) followGates(ctx context.Context) {
 	}
 	if r.lock != nil {
 		h := r.Config.ControlPlane.Health
+		if h.Address == "" { // the default periods are for a check that a person chose
+			h.Period, h.Timeout = min(h.Period, r.Config.RetryPeriod), min(h.Timeout, r.Config.RetryPeriod)
+		}
 		go r.health.follow(ctx, h.Period, h.Timeout, r.Healthy, r.gates)
 	}
 }

@@ -229,4 +229,3 @@ func kindOf(protocol uint16, payload []byte, probe bool) frame.Kind {
 	}
 	return frame.Advertisement
 }
-

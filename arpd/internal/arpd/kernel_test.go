@@ -2,6 +2,7 @@ package arpd
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"sync"
 	"testing"
@@ -24,7 +25,9 @@ type kernelWorld struct {
 	ns, peer *nstest.NS
 	mu       sync.Mutex
 	frames   []heard
-	fd       int // a socket on the far end
+	fd       int       // a socket on the far end
+	index    int       // of the far end
+	added    time.Time // just after an address was last added
 }
 
 func newKernelWorld(t *testing.T) *kernelWorld {
@@ -43,11 +46,12 @@ func (w *kernelWorld) connect(t *testing.T) {
 		if err := netlink.LinkSetHardwareAddr(l, []byte(stranger)); err != nil {
 			return err
 		}
+		w.index = l.Attrs().Index
 		w.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(bigEndian(unix.ETH_P_ALL)))
 		if err != nil {
 			return err
 		}
-		return unix.Bind(w.fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: l.Attrs().Index})
+		return unix.Bind(w.fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: w.index})
 	}))
 	go w.capture(w.fd)
 	eventually(t, "the link has a carrier", func() bool {
@@ -67,6 +71,9 @@ func (w *kernelWorld) capture(fd int) {
 	buf := make([]byte, 2048)
 	for {
 		n, from, err := unix.Recvfrom(fd, buf, 0)
+		if errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.EINTR) {
+			continue
+		}
 		if err != nil {
 			return
 		}
@@ -93,13 +100,18 @@ func (w *kernelWorld) heard() []heard {
 }
 
 func (w *kernelWorld) say(t *testing.T, f frame.Frame) {
-	to := unix.SockaddrLinklayer{Protocol: bigEndian(f.Protocol), Ifindex: w.peer.Index(t, far), Halen: 6}
+	to := unix.SockaddrLinklayer{Protocol: bigEndian(f.Protocol), Ifindex: w.index, Halen: 6}
 	copy(to.Addr[:], f.To)
 	must(t, unix.Sendto(w.fd, f.Payload, 0, &to))
 }
 
 func (w *kernelWorld) add(t *testing.T, ip netip.Addr, protocol uint8) {
-	must(t, w.ns.Do(func() error { return netsafe.AddAddress(w.address(t, ip, protocol)) }))
+	a := w.address(t, ip, protocol)
+	must(t, w.ns.Do(func() error {
+		err := netsafe.AddAddress(a)
+		w.added = time.Now()
+		return err
+	}))
 }
 
 func (w *kernelWorld) remove(t *testing.T, ip netip.Addr) {

@@ -75,7 +75,7 @@ type Settings struct {
 // in p is sent. The error is about sockets that could not be opened; what
 // needs them is tried again with the next Set.
 func (e *Engine) Set(p plan.Plan, s Settings) error {
-	wanted := p.Ports()
+	wanted := p.Ports
 	opened, err := e.open(wanted)
 	e.mu.Lock()
 	var stale []openPort

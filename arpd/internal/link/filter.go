@@ -15,6 +15,13 @@ const snapLength = 512
 // filter returns the program by which the kernel keeps from the socket what
 // cannot be a claim. Offsets are from the network header.
 func filter(protocol uint16) ([]unix.SockFilter, error) {
+	// Frames for other hosts: those of VLANs that do not exist here arrive as
+	// such, and are none of this link's business.
+	head := []bpf.Instruction{
+		bpf.LoadExtension{Num: bpf.ExtType},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.PACKET_OTHERHOST, SkipTrue: 1},
+		bpf.RetConstant{Val: 0},
+	}
 	program := []bpf.Instruction{
 		// ARP for IPv4: protocol type and length of its addresses.
 		bpf.LoadAbsolute{Off: 2, Size: 2},
@@ -38,7 +45,7 @@ func filter(protocol uint16) ([]unix.SockFilter, error) {
 			bpf.RetConstant{Val: 0},
 		}
 	}
-	raw, err := bpf.Assemble(program)
+	raw, err := bpf.Assemble(append(head, program...))
 	if err != nil {
 		return nil, fmt.Errorf("assembling filter: %w", err)
 	}

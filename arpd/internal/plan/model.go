@@ -104,10 +104,19 @@ type VIP struct {
 	Addresses []Address
 }
 
+// Port is a protocol (EtherType) on a link.
+type Port struct {
+	Link     int // index
+	Protocol uint16
+}
+
 // Plan is what to announce and to probe, in a fixed order, and for every
 // document why or why not.
 type Plan struct {
 	Announce []Target
 	Probe    []Probe
 	VIPs     []VIP
+	// Ports are where to send and listen: those of every address that is or
+	// may soon be announced or probed, so that they are open by then.
+	Ports map[Port]frame.Hardware
 }

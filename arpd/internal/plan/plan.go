@@ -18,6 +18,7 @@ func Make(in Input) Plan {
 		present:  map[Key]bool{},
 		draining: map[Key]bool{},
 		targets:  map[Key]*Target{},
+		ports:    map[Port]frame.Hardware{},
 	}
 	for _, l := range in.Links {
 		m.links[l.Name] = l
@@ -39,7 +40,7 @@ func Make(in Input) Plan {
 		p.Announce = append(p.Announce, *t)
 	}
 	slices.SortFunc(p.Announce, func(a, b Target) int { return compareKeys(a.Key, b.Key) })
-	p.Probe = m.probes
+	p.Probe, p.Ports = m.probes, m.ports
 	return p
 }
 
@@ -54,6 +55,7 @@ type maker struct {
 	draining map[Key]bool
 	targets  map[Key]*Target
 	probes   []Probe
+	ports    map[Port]frame.Hardware
 }
 
 func (m *maker) noteDraining(v schema.VIP) {
@@ -72,10 +74,12 @@ func (m *maker) vip(v schema.VIP) VIP {
 		planned := Address{Key: Key{Link: link.Index, IP: a.IP}, Interface: a.Interface}
 		switch v.State {
 		case schema.StateActive:
+			m.listen(v, link, found, a.IP)
 			if planned.Reason = m.whyNotAnnounced(v, link, found, planned.Key); planned.Reason == "" {
 				m.announce(v, link, planned.Key)
 			}
 		case schema.StateStandby:
+			m.listen(v, link, found, a.IP)
 			if planned.Reason = whyNotSent(v, link, found, a.IP); planned.Reason == "" {
 				m.probes = append(m.probes, Probe{
 					Key: planned.Key, Document: v.Key, Seen: v.Seen(), Interface: link.Name, Hardware: link.Hardware,
@@ -140,21 +144,9 @@ func (m *maker) announce(v schema.VIP, link Link, key Key) {
 	}
 }
 
-// Ports returns the links on which the plan needs to send or to listen,
-// and for which protocols.
-func (p Plan) Ports() map[Port]frame.Hardware {
-	ports := map[Port]frame.Hardware{}
-	for _, t := range p.Announce {
-		ports[Port{Link: t.Link, Protocol: frame.Protocol(t.IP)}] = t.Hardware
+// listen opens the port for an address before its first frame is due.
+func (m *maker) listen(v schema.VIP, link Link, found bool, ip netip.Addr) {
+	if why := whyNotSent(v, link, found, ip); why == "" || why == LinkDown {
+		m.ports[Port{Link: link.Index, Protocol: frame.Protocol(ip)}] = link.Hardware
 	}
-	for _, t := range p.Probe {
-		ports[Port{Link: t.Link, Protocol: frame.Protocol(t.IP)}] = t.Hardware
-	}
-	return ports
-}
-
-// Port is a protocol (EtherType) on a link.
-type Port struct {
-	Link     int // index
-	Protocol uint16
 }

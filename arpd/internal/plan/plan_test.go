@@ -166,8 +166,19 @@ func TestStandbyIsProbedWithoutGrantOrAddress(t *testing.T) {
 		t.Fatalf("announce %v, probe %v", p.Announce, p.Probe)
 	}
 	want := map[Port]frame.Hardware{{7, frame.ARP}: lan.Hardware, {7, frame.IPv6}: lan.Hardware}
-	if diff := cmp.Diff(want, p.Ports()); diff != "" {
+	if diff := cmp.Diff(want, p.Ports); diff != "" {
 		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+}
+
+func TestThePortOfAnActiveAddressIsOpenBeforeTheAddressIsThere(t *testing.T) {
+	in := good()
+	in.Present, in.Grants = nil, nil
+	if got := len(Make(in).Ports); got != 2 {
+		t.Errorf("%d ports, want one for each family", got)
+	}
+	if got := Make(with(good(), func(v *schema.VIP) { v.State = schema.StateWithdrawn })).Ports; len(got) != 0 {
+		t.Errorf("ports %v for nothing", got)
 	}
 }
 

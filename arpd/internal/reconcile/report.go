@@ -36,6 +36,7 @@ type Reporter struct {
 	vips    *statefile.Writer
 	backoff trigger.Backoff
 	gauge   *prometheus.GaugeVec
+	shown   map[claimed]bool // on the gauge
 	// conditions are those last reported, by key of the document, and own
 	// those about the daemon.
 	conditions map[string][]schema.Condition
@@ -66,6 +67,9 @@ func NewReporter(log *slog.Logger, stateDir, boot string, e *engine.Engine, r *R
 	}, nil
 }
 
+// claimed is an address that another host claims.
+type claimed struct{ key, address string }
+
 // Check returns an error if the loop is stuck.
 func (r *Reporter) Check(ctx context.Context) error { return r.pulse.Check(ctx) }
 
@@ -94,27 +98,40 @@ func (r *Reporter) Run(ctx context.Context) error {
 // write brings all documents up to date; those that did not change stay.
 func (r *Reporter) write(now time.Time) error {
 	result, states := r.reconcile.Result(), r.engine.States()
-	current := map[string]bool{}
+	current, conflicts := map[string]bool{}, map[claimed]bool{}
 	var errs []error
-	r.gauge.Reset()
 	for _, v := range result.Plan.VIPs {
 		current[v.Key] = true
 		s := statusOf(v, states, r.conditions[v.Key], now)
 		r.note(v.Key, s.Conditions)
 		for _, a := range s.Addresses {
 			if a.ConflictMAC != "" && v.State == schema.StateActive {
-				r.gauge.WithLabelValues(v.Key, a.IP.String()).Set(1)
+				conflicts[claimed{v.Key, a.IP.String()}] = true
 			}
 		}
 		if _, err := r.vips.Write(v.Key, &s); err != nil {
 			errs = append(errs, err)
 		}
 	}
+	r.show(conflicts)
 	if result.Documents.Complete {
 		errs = append(errs, r.remove(current))
 	}
 	errs = append(errs, r.writeSelf(result, now))
 	return errors.Join(errs...)
+}
+
+// show brings the gauge up to date.
+func (r *Reporter) show(conflicts map[claimed]bool) {
+	for c := range r.shown {
+		if !conflicts[c] {
+			r.gauge.DeleteLabelValues(c.key, c.address)
+		}
+	}
+	for c := range conflicts {
+		r.gauge.WithLabelValues(c.key, c.address).Set(1)
+	}
+	r.shown = conflicts
 }
 
 // note keeps the conditions and logs those whose status changed.

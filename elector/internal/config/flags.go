@@ -14,10 +14,9 @@ func AddFlags(fs *flag.FlagSet) Flags {
 	return found
 }
 
-// usage is the text of --help; the name in back quotes is what the flag
-// package shows as the kind of value.
+// usage is the text of --help.
 func (s setting) usage() string {
-	u := s.doc + " Want " + s.allowed + " (environment and file: " + s.name
+	u := s.meaning() + " Want " + s.allowed + " (environment and file: " + s.name
 	if s.alias != "" {
 		u += " or " + s.alias
 	}

@@ -32,7 +32,6 @@ type flaws struct {
 	noForfeit  bool // keep what was owned across a lapse of the grant
 	noOrder    bool // own an address when the update is answered
 	noLagGuard bool // take a late event of an earlier claim for the new one
-	judgeNow   bool // judge other Leases when the claim comes back
 	noMute     bool // release an address without waiting for silence
 }
 

@@ -145,6 +145,28 @@ func TestEarlierClaimOfALiveLeaseWins(t *testing.T) {
 	}
 }
 
+// A node decides to claim, is frozen, and finds its claim on the watch behind
+// another that came first. The other's Lease looks dead by then, because the
+// renewals that it made meanwhile come behind the claim.
+func TestEarlierClaimCountsThoughItsLeaseLooksDeadAfterAFreeze(t *testing.T) {
+	b := newBench(t)
+	b.want(true, ip1)
+	b.m.Probed(b.now, ip1, true)
+	b.other("n2", ip1)
+	b.now += 4600 * ms
+	if _, ok := b.m.Next(b.now); !ok {
+		t.Fatal("no update is due")
+	}
+	b.m.Committed(b.now, 8)
+	b.now += 4600 * ms
+	b.m.Observe(b.now, Lease{Node: "n1", Version: 8, Duration: 5 * second, Claims: []netip.Addr{ip1}})
+	b.is(ip1, Claiming) // anew, since n2 looks dead
+	b.version = 8
+	b.other("n2", ip1)
+	b.write()
+	b.is(ip1, Idle)
+}
+
 func TestLaterClaimOfAnotherNodeChangesNothing(t *testing.T) {
 	b := newBench(t)
 	b.own(ip1)

@@ -147,7 +147,6 @@ func (n *modelNode) relist() {
 			if stream != n.stream || life != n.life {
 				return
 			}
-			n.m.logf("   %s lists %v", n.name, leases)
 			n.machine.Relist(n.clock(), leases)
 			if record != nil {
 				n.lock.Observe(n.clock(), *record)
@@ -185,7 +184,6 @@ func (n *modelNode) deliver(e watchEvent) {
 }
 
 func (n *modelNode) observe(e watchEvent) {
-	n.m.logf("   %s sees %d of %s, del %v", n.name, e.lease.Version, e.lease.Node, e.deleted)
 	switch {
 	case e.record != nil:
 		n.lock.Observe(n.clock(), *e.record)
@@ -261,6 +259,9 @@ func (n *modelNode) writeDocuments() {
 		n.m.logf("%s writes address %d %q", n.name, i, state)
 		if state == "active" {
 			n.m.takeovers++
+			if n.m.rnd.IntN(20) == 0 { // and away again, while vipd is at it
+				n.flicker()
+			}
 		}
 		n.gen++
 		if state == "" {
@@ -272,6 +273,18 @@ func (n *modelNode) writeDocuments() {
 	if changed {
 		n.wakeVipd(false)
 	}
+}
+
+// flicker makes the node ineligible for a short while.
+func (n *modelNode) flicker() {
+	set := func(d time.Duration, eligible bool) {
+		n.m.after(d, func() {
+			n.eligible = eligible
+			n.elector.do(n.want)
+		})
+	}
+	set(n.m.delay(5*ms, 50*ms, .1), false)
+	set(300*ms, true)
 }
 
 func (n *modelNode) writeGrants() {

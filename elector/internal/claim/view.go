@@ -219,11 +219,7 @@ func (m *Machine) ownLease(now time.Duration, own *seen) {
 // been frozen, and the renewals that the holder made meanwhile come after our
 // own update in the watch.
 func (m *Machine) settle(now time.Duration, ip netip.Addr, a *address, version uint64) {
-	asOf := a.decided
-	if m.flaws.judgeNow {
-		asOf = now
-	}
-	if m.view.holder(asOf, ip, m.node) != "" || now >= m.valid {
+	if m.view.holder(a.decided, ip, m.node) != "" || now >= m.valid {
 		m.drop(now, a)
 		return
 	}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vipod/vipod/deploy/lab"
+	"github.com/vipod/vipod/deploy/trial"
+)
+
+const (
+	service = "web"
+	udpPort = 9090
+	apiPort = 6443
+)
+
+// demo is the cluster and what was found so far.
+type demo struct {
+	*trial.Cluster
+	out  io.Writer
+	rows []row
+}
+
+// row is one fault's result for one address.
+type row struct {
+	fault string
+	what  string
+	seen  trial.Seen
+	from  string
+	to    string
+}
+
+// fault is something bad that happens to the owner of the addresses.
+type fault struct {
+	name string
+	// moves says whether another node must take over.
+	moves bool
+	do    func(context.Context, *demo, string) error
+	// after the observation: what makes the node whole again.
+	mend func(context.Context, *demo, string) error
+}
+
+var faults = []fault{
+	{
+		name: "graceful stop", moves: true,
+		do: func(ctx context.Context, d *demo, node string) error {
+			return d.StopNode(ctx, node, unix.SIGTERM)
+		},
+		mend: func(ctx context.Context, d *demo, node string) error { return d.StartNode(ctx, node) },
+	},
+	{
+		name: "network cut", moves: true,
+		do:   func(ctx context.Context, d *demo, node string) error { return d.Cut(ctx, node) },
+		mend: func(ctx context.Context, d *demo, node string) error { return d.Heal(ctx, node) },
+	},
+	{
+		name: "SIGKILL of all daemons", moves: true,
+		do:   func(ctx context.Context, d *demo, node string) error { return d.KillNode(ctx, node) },
+		mend: func(ctx context.Context, d *demo, node string) error { return d.StartNode(ctx, node) },
+	},
+	{
+		name: "SIGKILL, restarted at once",
+		do: func(ctx context.Context, d *demo, node string) error {
+			if err := d.KillNode(ctx, node); err != nil {
+				return err
+			}
+			return d.StartNode(ctx, node)
+		},
+		mend: func(context.Context, *demo, string) error { return nil },
+	},
+}
+
+// show brings up the Service and shows that it and the control plane answer.
+func (d *demo) show(ctx context.Context) error {
+	pods, err := d.Pods()
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, p := range pods {
+		names = append(names, p.Name)
+	}
+	vips := lab.VIP(0)
+	spec := lab.ServiceSpec{Name: service, VIPs: vips.Slice(), Pods: names}
+	begin := time.Now()
+	if _, err := d.CreateService(ctx, spec); err != nil {
+		return err
+	}
+	owner, err := d.AwaitOwner(ctx, service, "")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, "\nService %s has its addresses on %s, %v after it was created.\n",
+		service, owner, time.Since(begin).Round(time.Millisecond))
+	for _, vip := range vips.Slice() {
+		answer, err := d.AwaitAnswer(ctx, netip.AddrPortFrom(vip, 80))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(d.out, "  curl http://%s from the client: pod %s answers\n", netip.AddrPortFrom(vip, 80), answer.Pod)
+	}
+	for _, vip := range lab.ControlPlaneVIP().Slice() {
+		if err := d.askAPI(ctx, netip.AddrPortFrom(vip, apiPort)); err != nil {
+			return err
+		}
+	}
+	holder, err := d.ControlPlaneOwner(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, "  the control plane is on %s\n", holder)
+	return nil
+}
+
+// askAPI asks the API server for its version, through a virtual IP.
+func (d *demo) askAPI(ctx context.Context, addr netip.AddrPort) error {
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		// The lab's CA is not this process's; who answers is not the question.
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return d.Dial(ctx, "client", network, addr)
+		},
+	}}
+	return d.Await(ctx, "the control plane answers at "+addr.String(), func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+addr.String()+"/version", http.NoBody)
+		if err != nil {
+			return false, err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return false, nil //nolint:nilerr // asked again until the context ends
+		}
+		fmt.Fprintf(d.out, "  https://%s/version from the client: %s\n", addr, resp.Status)
+		return true, resp.Body.Close()
+	})
+}
+
+// try lets the owner of the Service suffer and watches from the client.
+func (d *demo) try(ctx context.Context, f fault) error {
+	owner, err := d.Owner(ctx, service)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, "  %s of %s ... ", f.name, owner)
+	var targets []trial.Target
+	for _, vip := range lab.VIP(0).Slice() {
+		targets = append(targets, trial.Target{IP: vip, UDPPort: udpPort})
+	}
+	w, err := d.Watch(targets...)
+	if err != nil {
+		return err
+	}
+	to, err := d.suffer(ctx, f, owner)
+	seen := w.Stop()
+	if err != nil {
+		return err
+	}
+	for i, what := range []string{"IPv4", "IPv6"} {
+		d.rows = append(d.rows, row{f.name, what, seen[i], owner, to})
+	}
+	fmt.Fprintf(d.out, "longest silence %v\n", max(seen[0].Outage(), seen[1].Outage()).Round(time.Millisecond))
+	if err := f.mend(ctx, d, owner); err != nil {
+		return err
+	}
+	return d.AwaitReady(ctx, d.Nodes()...)
+}
+
+func (d *demo) suffer(ctx context.Context, f fault, owner string) (string, error) {
+	if err := pause(ctx, 500*time.Millisecond); err != nil {
+		return "", err
+	}
+	if err := f.do(ctx, d, owner); err != nil {
+		return "", err
+	}
+	to := owner
+	if f.moves {
+		var err error
+		if to, err = d.AwaitOwner(ctx, service, owner); err != nil {
+			return "", err
+		}
+	}
+	return to, pause(ctx, 3*time.Second)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// table prints what every fault cost.
+func (d *demo) table() error {
+	w := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nFAULT\tFAMILY\tOWNER\tSILENCE\tICMP LOST\tUDP LOST\tMACS")
+	for _, r := range d.rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%d of %d\t%d of %d\t%d\n", r.fault, r.what, r.move(),
+			r.seen.Outage().Round(time.Millisecond),
+			r.seen.ICMP.Lost(), r.seen.ICMP.Sent, r.seen.UDP.Lost(), r.seen.UDP.Sent,
+			len(r.seen.Claimants()))
+	}
+	return w.Flush()
+}
+
+func (r row) move() string {
+	if r.from == r.to {
+		return "stays on " + r.from
+	}
+	return r.from + " -> " + r.to
+}
+
+// steps prints a log as progress.
+type steps struct {
+	out   io.Writer
+	begin time.Time
+	attrs string
+}
+
+func (s steps) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+
+func (s steps) Handle(_ context.Context, r slog.Record) error {
+	text := s.attrs
+	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
+	_, err := fmt.Fprintf(s.out, "  %5.1fs %s%s\n", time.Since(s.begin).Seconds(), r.Message, text)
+	return err
+}
+
+func (s steps) WithAttrs(attrs []slog.Attr) slog.Handler {
+	for _, a := range attrs {
+		s.attrs += " " + a.String()
+	}
+	return s
+}
+
+func (s steps) WithGroup(string) slog.Handler { return s }

@@ -128,8 +128,8 @@ func TestAStrangerWhoClaimsOurAddressIsReportedAndAnsweredOnce(t *testing.T) {
 		})
 		requests := len(about(w, frame.Request, vip4))
 		for range 3 {
-			w.say(t, craft(t, frame.Reply, stranger, vip4))
-			w.say(t, craft(t, frame.Advertisement, stranger, vip6))
+			w.say(t, craft(t, frame.Reply, vip4))
+			w.say(t, craft(t, frame.Advertisement, vip6))
 			time.Sleep(50 * time.Millisecond)
 		}
 		c := e.condition(t, "default.web", schema.ConditionConflict, schema.True)
@@ -160,7 +160,7 @@ func TestProbing(t *testing.T) {
 		eventually(t, "both are asked for", func() bool {
 			return len(about(w, frame.Probe, vip4)) > 0 && len(about(w, frame.Solicitation, vip6)) > 0
 		})
-		w.say(t, craft(t, frame.Reply, stranger, vip4))
+		w.say(t, craft(t, frame.Reply, vip4))
 		c := e.condition(t, "default.taken", schema.ConditionUnclaimed, schema.False)
 		if c.Reason != "AnsweredBy" {
 			t.Errorf("reason %s: %s", c.Reason, c.Message)

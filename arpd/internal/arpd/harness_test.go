@@ -204,9 +204,10 @@ func about(w world, kind frame.Kind, ip netip.Addr) []heard {
 	return out
 }
 
-func craft(t *testing.T, kind frame.Kind, mac frame.MAC, ip netip.Addr) frame.Frame {
+// craft makes a frame of the stranger's.
+func craft(t *testing.T, kind frame.Kind, ip netip.Addr) frame.Frame {
 	t.Helper()
-	f, err := frame.Build(kind, frame.Hardware{Type: 1, MAC: mac, Broadcast: broadcast}, ip)
+	f, err := frame.Build(kind, frame.Hardware{Type: 1, MAC: stranger, Broadcast: broadcast}, ip)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,9 +120,9 @@ func TestUnderItsOwnUidWithOnlyItsCapability(t *testing.T) {
 		t.Logf("%s: first frame arrived %v after the address was added", ip, about(p, kind, ip)[0].at.Sub(p.added))
 	}
 	eventually(t, "the report says so", func() bool { return p.isAnnounced("default.web") })
-	p.say(t, craft(t, frame.Reply, stranger, vip4)) // within the second of grace
+	p.say(t, craft(t, frame.Reply, vip4)) // within the second of grace
 	time.Sleep(1100 * time.Millisecond)
-	p.say(t, craft(t, frame.Reply, stranger, vip4))
+	p.say(t, craft(t, frame.Reply, vip4))
 	eventually(t, "metrics show the conflict", func() bool {
 		m, err := p.ask(t, "/metrics")
 		return err == nil && strings.Contains(m, `vipod_arpd_conflict{address="198.51.100.7",key="default.web"} 1`) &&
@@ -177,7 +177,7 @@ func TestAFloodCostsABoundedPartOfAProcessorAndDoesNotStopSending(t *testing.T) 
 	p.vip(t, "default.web", schema.StateActive, vip4)
 	p.add(t, vip4, protocol)
 	eventually(t, "it is announced", func() bool { return len(about(p, frame.Request, vip4)) > 0 })
-	flood := craft(t, frame.Request, stranger, vip4.Next())
+	flood := craft(t, frame.Request, vip4.Next())
 	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); {
 		for range 100 {
 			p.say(t, flood)

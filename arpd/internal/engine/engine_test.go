@@ -104,8 +104,9 @@ func probe(generation int64, ips ...netip.Addr) plan.Plan {
 	return p
 }
 
-func many(n int) []netip.Addr {
-	out := make([]netip.Addr, n)
+// thousand are addresses.
+func thousand() []netip.Addr {
+	out := make([]netip.Addr, 1000)
 	for i := range out {
 		out[i] = netip.AddrFrom4([4]byte{198, 51, byte(100 + i/256), byte(i)})
 	}
@@ -172,7 +173,7 @@ func TestANewAddressGetsABurst(t *testing.T) {
 func TestRefreshIsSlowAlternatesPerAddressAndIsEvenlySpread(t *testing.T) {
 	run(t, func(b *bench) {
 		const n = 1000
-		b.set(announce(many(n)...))
+		b.set(announce(thousand()...))
 		after(2*time.Minute + 30*time.Millisecond) // between two frames
 		from := time.Now()
 		after(2 * time.Minute)
@@ -215,7 +216,7 @@ func most(frames []linktest.Sent, window time.Duration) int {
 func TestTakingOverAThousandAddressesIsFastFairAndLimited(t *testing.T) {
 	run(t, func(b *bench) {
 		const n = 1000
-		b.set(announce(many(n)...))
+		b.set(announce(thousand()...))
 		after(time.Second)
 		frames := b.sent(b.began)
 		if len(frames) != 2*n {
@@ -237,7 +238,7 @@ func TestTakingOverAThousandAddressesIsFastFairAndLimited(t *testing.T) {
 
 func TestALostAddressIsSilentAtOnce(t *testing.T) {
 	run(t, func(b *bench) {
-		b.set(announce(many(1000)...))
+		b.set(announce(thousand()...))
 		after(50 * time.Millisecond) // in the middle of the burst
 		b.set(plan.Plan{})
 		before := len(b.segment.Sent())
@@ -507,7 +508,7 @@ func TestProbesThatCannotBeSentProveNothing(t *testing.T) {
 
 func TestAThousandProbesRunSideBySide(t *testing.T) {
 	run(t, func(b *bench) {
-		ips := many(1000)
+		ips := thousand()
 		b.set(probe(1, ips...))
 		after(600 * time.Millisecond)
 		for key, p := range b.States().Probes["default.web"] {
@@ -537,7 +538,7 @@ func TestAnIdleEngineDoesNotWakeUp(t *testing.T) {
 
 func TestAfterALongStopRefreshesAreNotCaughtUpInABurst(t *testing.T) {
 	run(t, func(b *bench) {
-		b.set(announce(many(1000)...))
+		b.set(announce(thousand()...))
 		after(10 * time.Second)
 		b.jump.Store(int64(10 * time.Minute)) // as after a stop of the machine
 		from := time.Now()

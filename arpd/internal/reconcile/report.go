@@ -134,16 +134,18 @@ func (r *Reporter) show(conflicts map[claimed]bool) {
 	r.shown = conflicts
 }
 
-// note keeps the conditions and logs those whose status changed.
+// note keeps the conditions and logs those whose status changed; of a new
+// document only what is not as everybody expects at first.
 func (r *Reporter) note(key string, conditions []schema.Condition) {
 	for _, c := range conditions {
+		stranger := c.Type == schema.ConditionConflict && c.Status == schema.True ||
+			c.Type == schema.ConditionUnclaimed && c.Status == schema.False
 		old, known := schema.FindCondition(r.conditions[key], c.Type)
-		if known && old.Status == c.Status || !known && c.Type == schema.ConditionConflict && c.Status == schema.False {
+		if known && old.Status == c.Status || !known && c.Status != schema.True && !stranger {
 			continue
 		}
 		level := slog.LevelInfo
-		if c.Type == schema.ConditionConflict && c.Status == schema.True ||
-			c.Type == schema.ConditionUnclaimed && c.Status == schema.False {
+		if stranger {
 			level = slog.LevelWarn
 		}
 		r.log.Log(context.Background(), level, "condition", "vip", key, "type", c.Type, "status", c.Status,

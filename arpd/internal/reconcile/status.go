@@ -89,8 +89,9 @@ func conflict(v plan.VIP, states schedule.States) schema.Condition {
 	return schema.Condition{Type: schema.ConditionConflict, Status: schema.False, Reason: "NoClaim"}
 }
 
-// unclaimed is about a standby document: one address with an answer is
-// enough for False, one without a result for Unknown.
+// unclaimed is about a standby document. It stays Unknown until every address
+// has a result, so that a reader may take an address without a ConflictMAC for
+// free as soon as it is not; then one address with an answer makes it False.
 func unclaimed(v plan.VIP, states schedule.States) schema.Condition {
 	c := schema.Condition{Type: schema.ConditionUnclaimed, Status: schema.True, Reason: "NoAnswer"}
 	for _, a := range v.Addresses {
@@ -101,14 +102,14 @@ func unclaimed(v plan.VIP, states schedule.States) schema.Condition {
 		case a.Reason != "":
 			c.Status, c.Reason = schema.Unknown, string(a.Reason)
 			c.Message = fmt.Sprintf("%s on %s: %s", a.IP, a.Interface, explain[a.Reason])
+			return c
 		case probe.Unclaimed == schema.False:
-			return schema.Condition{
-				Type: c.Type, Status: schema.False, Reason: "AnsweredBy",
-				Message: fmt.Sprintf("%s answers for %s on %s", probe.MAC, a.IP, a.Interface),
-			}
+			c.Status, c.Reason = schema.False, "AnsweredBy"
+			c.Message = fmt.Sprintf("%s answers for %s on %s", probe.MAC, a.IP, a.Interface)
 		case probe.Unclaimed != schema.True:
 			c.Status, c.Reason = schema.Unknown, "Probing"
 			c.Message = fmt.Sprintf("asking on %s who has %s", a.Interface, a.IP)
+			return c
 		}
 	}
 	return c

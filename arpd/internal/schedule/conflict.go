@@ -38,7 +38,7 @@ func (s *Schedule) Heard(link int, c frame.Claim, now time.Duration) bool {
 	// An ARP probe does not claim anything and our kernel answers it. Its
 	// IPv6 counterpart comes from a host that will not wait for long.
 	a := s.addresses[key]
-	contested := a != nil && now >= a.since+grace && !(c.Probe && c.IP.Is4())
+	contested := a != nil && now >= a.since+grace && (!c.Probe || c.IP.Is6())
 	if contested {
 		s.contest(a, c.MAC, now)
 	}

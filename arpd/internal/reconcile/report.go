@@ -24,6 +24,9 @@ const (
 	documentsReadable = "DocumentsReadable"
 )
 
+// maxRest is the longest rest after a report, however long it took.
+const maxRest = 100 * time.Millisecond
+
 // Reporter is the loop that writes the daemon's documents.
 type Reporter struct {
 	log       *slog.Logger
@@ -86,12 +89,16 @@ func (r *Reporter) Run(ctx context.Context) error {
 		case <-r.Wake.C():
 		case <-retry.C:
 		}
-		if err := r.write(time.Now()); err != nil {
+		began := time.Now()
+		if err := r.write(began); err != nil {
 			r.log.Error("cannot write status", "err", err)
 			retry.Reset(r.backoff.Failed())
 			continue
 		}
 		r.backoff.Reset()
+		// While many addresses are being announced no more than half of a
+		// processor goes into reports about them.
+		time.Sleep(min(time.Since(began), maxRest))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -103,7 +104,7 @@ func answer(ctx context.Context, s Sibling) pod.Answer {
 	r := metrics(ctx, s)
 	a := pod.Answer{Up: r.Up, Version: versionOf(r.Families)}
 	if r.Err != nil {
-		a.Message = r.Err.Error()
+		a.Message = brief(r.Err)
 	}
 	if !a.Up {
 		return a
@@ -114,6 +115,15 @@ func answer(ctx context.Context, s Sibling) pod.Answer {
 	}
 	a.Ready = true
 	return a
+}
+
+// brief leaves out the addresses of a connection that could not be made, which
+// are the same each time.
+func brief(err error) string {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return "socket: " + op.Err.Error()
+	}
+	return err.Error()
 }
 
 func versionOf(families map[string]*dto.MetricFamily) string {

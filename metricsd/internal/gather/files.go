@@ -9,8 +9,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/vipod/vipod/metricsd/internal/pod"
-	"github.com/vipod/vipod/shared/schema"
-	"github.com/vipod/vipod/shared/version"
 )
 
 var (
@@ -26,12 +24,6 @@ var (
 		"1 if the component answers on its socket.", "component")
 	descUnreadable = desc("vipod_documents_unreadable",
 		"Documents of the state directory that cannot be read; the last good ones stay in force.")
-
-	// Names that dashboards of kube-vip use.
-	descActiveServices = desc("kube_vip_active_services",
-		"Services whose VIP is active on this node.", "namespace")
-	descBuildInfo = desc("kube_vip_build_info",
-		"A constant 1 with version, commit and node.", "version", "build", "node")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -47,7 +39,7 @@ type files struct {
 // Describe implements prometheus.Collector.
 func (f files) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descDesired, descPresent, descAnnounced, descGrant, descUp, descUnreadable, descActiveServices, descBuildInfo,
+		descDesired, descPresent, descAnnounced, descGrant, descUp, descUnreadable,
 	} {
 		out <- d
 	}
@@ -58,7 +50,6 @@ func (f files) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	active := map[string]float64{}
 	for _, v := range f.snapshot.VIPs {
 		present := v.Present()
 		for _, ip := range slices.SortedFunc(maps.Keys(present), netip.Addr.Compare) {
@@ -67,12 +58,6 @@ func (f files) Collect(out chan<- prometheus.Metric) {
 			gauge(descPresent, number(present[ip]), v.Key, ip.String())
 			gauge(descAnnounced, number(wanted && v.Announced()), v.Key, ip.String())
 		}
-		if v.Active() && v.Intent.Kind == schema.KindService {
-			active[v.Namespace()]++
-		}
-	}
-	for namespace, n := range active {
-		gauge(descActiveServices, n, namespace)
 	}
 	for grant, left := range f.snapshot.Granted {
 		gauge(descGrant, left.Seconds(), string(grant))
@@ -81,9 +66,6 @@ func (f files) Collect(out chan<- prometheus.Metric) {
 		gauge(descUp, number(up), component)
 	}
 	gauge(descUnreadable, float64(len(f.snapshot.Problems)))
-	if f.snapshot.Node != nil {
-		gauge(descBuildInfo, 1, version.Version, version.Commit, f.snapshot.Node.Name)
-	}
 }
 
 func number(b bool) float64 {

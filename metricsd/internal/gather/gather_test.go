@@ -78,7 +78,8 @@ func TestPageOfTheWholePodIsTheGoldenOne(t *testing.T) {
 		podtest.Status(web, schema.ConditionPresent, schema.True, "198.51.100.7", "2001:db8::7"))
 	p.Write(ownership.Arpd, "vips/default.web", podtest.Status(web, schema.ConditionAnnounced, schema.True))
 	p.Serve(ownership.Elector, daemon("# TYPE kube_vip_is_leader gauge\n"+
-		"kube_vip_is_leader{node=\"node-a\",lease_name=\"plndr-cp-lock\"} 0\n"))
+		"kube_vip_is_leader{node=\"node-a\",lease_name=\"plndr-cp-lock\"} 0\n"+
+		"# TYPE kube_vip_active_services gauge\nkube_vip_active_services{namespace=\"default\"} 1\n"))
 	p.Serve(ownership.Vipd, daemon("# TYPE vipod_build_info gauge\nvipod_build_info{version=\"v0.1.0\",commit=\"abc\"} 1\n"))
 	got := page(t, newGatherer(p))
 

@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -79,15 +78,6 @@ func (v VIP) Present() map[netip.Addr]bool {
 // Wanted says whether the address is one of the active VIP's.
 func (v VIP) Wanted(ip netip.Addr) bool {
 	return v.Active() && slices.ContainsFunc(v.Intent.Addresses, func(a schema.Address) bool { return a.IP == ip })
-}
-
-// Namespace returns the namespace of the Service, "" for the control plane.
-func (v VIP) Namespace() string {
-	if v.Key == schema.ControlPlaneKey {
-		return ""
-	}
-	namespace, _, _ := strings.Cut(v.Key, ".")
-	return namespace
 }
 
 // Reader reads the state directory. It keeps the last good version of each

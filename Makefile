@@ -40,7 +40,7 @@ MODULES := $(patsubst %/go.mod,%,$(shell git ls-files go.mod '**/go.mod'))
 OURS    := $(filter-out deploy/lab/cluster,$(MODULES))
 
 VERSION_PKG := github.com/vipod/vipod/shared/version
-BUILD := CGO_ENABLED=0 go build -trimpath \
+BUILD := go build -trimpath \
 	-ldflags="-s -w -X $(VERSION_PKG).Version=$(VERSION) -X $(VERSION_PKG).Commit=$(COMMIT)"
 
 # Debian packages of the tests and the demo, the C compiler for -race included.
@@ -77,7 +77,7 @@ build: build-daemons build-lab bin/cluster ## All programs, into bin/
 build-daemons: ## The daemons
 	@mkdir -p bin
 	$(call slowly,building $(DAEMONS),about 2 minutes the first time,\
-	for d in $(DAEMONS); do ( cd $$d; $(BUILD) -o ../bin/$$d . ); done)
+	for d in $(DAEMONS); do ( cd $$d; CGO_ENABLED=0 $(BUILD) -o ../bin/$$d . ); done)
 
 .PHONY: build-lab
 build-lab: ## The lab's program
@@ -85,11 +85,12 @@ build-lab: ## The lab's program
 	$(call slowly,building the lab,about a minute the first time,\
 	cd deploy; $(BUILD) -o ../bin/lab ./cmd/lab)
 
-# The flags are those under which the packages stand in the build cache.
+# The lab's programs run on this machine only, so they may link C, and share
+# what was compiled for them.
 bin/cluster: deploy/lab/cluster/go.mod deploy/lab/cluster/main.go
 	@mkdir -p bin
 	$(call slowly,building the API server from its module,6 to 7 minutes the first time,\
-	cd deploy/lab/cluster; CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o ../../../bin/cluster .)
+	cd deploy/lab/cluster; go build -trimpath -ldflags="-s -w" -o ../../../bin/cluster .)
 	@touch bin/cluster
 
 .PHONY: packages

@@ -1,0 +1,120 @@
+// Package intent turns elector's documents into what the plan works on. It is
+// pure; whether a document is to be believed was decided when it was read.
+package intent
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vipod/vipod/shared/schema"
+	"github.com/vipod/vipod/vipd/internal/plan"
+)
+
+// lifetime is given to an address while its grant lasts, in seconds: when
+// vipod dies, the node is clean after at most this.
+const lifetime = 120
+
+// Grants is until when each grant is held, on the boot clock.
+type Grants map[schema.GrantName]time.Duration
+
+// GrantsOf reads the document; one of another boot grants nothing.
+func GrantsOf(doc schema.Grant, boot string) Grants {
+	g := Grants{}
+	if doc.Boot != boot {
+		return g
+	}
+	for name, until := range doc.ValidUntil {
+		g[name] = time.Duration(until)
+	}
+	return g
+}
+
+// Left returns what is left of a grant, 0 for one that is not held.
+func (g Grants) Left(name schema.GrantName, now time.Duration) time.Duration {
+	return max(g[name]-now, 0)
+}
+
+// Input is everything that is known from documents.
+type Input struct {
+	Node   schema.Node
+	VIPs   map[string]schema.VIP
+	Grants Grants
+	// Boot is this boot's id, Now the boot clock.
+	Boot string
+	Now  time.Duration
+	// Fence says that the kernel can do it.
+	Fence bool
+}
+
+// Desired returns what the documents want.
+func Desired(in Input) plan.Desired {
+	d := plan.Desired{
+		Protocol: uint8(in.Node.Settings.Protocol),
+		Sweep:    in.Node.Synced && in.Node.Boot == in.Boot,
+		Fence:    in.Fence,
+	}
+	wants := map[netip.Addr]*plan.Want{}
+	gone := map[netip.Addr]bool{}
+	for _, key := range slices.Sorted(maps.Keys(in.VIPs)) {
+		vip := in.VIPs[key]
+		for _, a := range vip.Addresses {
+			if Wanted(vip.State) {
+				merge(wants, a, vip, in.Node.Settings)
+			} else {
+				gone[a.IP] = true
+			}
+		}
+	}
+	for _, ip := range slices.SortedFunc(maps.Keys(wants), netip.Addr.Compare) {
+		w := wants[ip]
+		in.live(w)
+		d.Wants = append(d.Wants, *w)
+		delete(gone, ip)
+	}
+	d.Gone = slices.SortedFunc(maps.Keys(gone), netip.Addr.Compare)
+	return d
+}
+
+// Wanted says whether the addresses of a VIP in this state shall be in the
+// kernel.
+func Wanted(s schema.State) bool { return s == schema.StateActive || s == schema.StateDraining }
+
+// merge adds a document's address. Where several documents share it, the
+// first says where it is, and it may be claimed only when all agree: mute for
+// one is mute, and every grant is needed.
+func merge(wants map[netip.Addr]*plan.Want, a schema.Address, vip schema.VIP, s schema.Settings) {
+	w, ok := wants[a.IP]
+	if !ok {
+		w = &plan.Want{Prefix: a.Prefix(), Link: a.Interface}
+		if a.Interface == "lo" && !s.LoopbackGlobalScope {
+			w.Scope = unix.RT_SCOPE_HOST
+		}
+		wants[a.IP] = w
+	}
+	w.Muted = w.Muted || vip.State == schema.StateDraining
+	if vip.Grant != schema.GrantNone && !slices.Contains(w.Grants, vip.Grant) {
+		w.Grants = append(w.Grants, vip.Grant)
+		slices.Sort(w.Grants)
+	}
+}
+
+// live says how long the address may live. Where the kernel has no fence its
+// lifetime is one: it ends with the grant, to the second below.
+func (in Input) live(w *plan.Want) {
+	left := time.Duration(lifetime) * time.Second
+	for _, g := range w.Grants {
+		left = min(left, in.Grants.Left(g, in.Now))
+	}
+	w.Granted = left > 0
+	w.Valid, w.RefreshBelow = lifetime, lifetime/2
+	if !in.Fence && len(w.Grants) > 0 {
+		seconds := uint32(left / time.Second)
+		w.Granted = seconds > 0
+		w.Valid = max(seconds, 1)
+		w.RefreshBelow = w.Valid
+	}
+}

@@ -1,0 +1,236 @@
+package reconcile
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vipod/vipod/shared/netsafe"
+	"github.com/vipod/vipod/vipd/internal/intent"
+	"github.com/vipod/vipod/vipd/internal/kernel"
+	"github.com/vipod/vipod/vipd/internal/plan"
+)
+
+// defaultProtocol tells our addresses from the node's own until the node
+// document says which they are.
+const defaultProtocol = 248
+
+// resync stands behind every watch.
+const (
+	resyncMin = 30 * time.Second
+	resyncMax = 60 * time.Second
+)
+
+// pass reads everything, makes the kernel match and reports.
+func (r *Reconciler) pass() {
+	start := time.Now()
+	r.next = start.Add(resyncMin + rand.N(resyncMax-resyncMin))
+	err := r.tryPass(start)
+	switch {
+	case err != nil:
+		if r.passErr == nil || r.passErr.Error() != err.Error() {
+			r.Log.Error("pass failed", "err", err)
+		}
+		r.soon(time.Now().Add(r.backoff.Failed()))
+	case r.passErr != nil:
+		r.Log.Info("passes work again")
+		fallthrough
+	default:
+		r.backoff.Reset()
+	}
+	r.passErr = err
+	r.reportAll(time.Now())
+	r.lastPass = time.Now()
+	r.Metrics.pass(r.lastPass.Sub(start), err)
+	r.wake.Reset(time.Until(r.next))
+}
+
+// soon makes the next pass come no later than at.
+func (r *Reconciler) soon(at time.Time) {
+	if at.Before(r.next) {
+		r.next = at
+	}
+}
+
+func (r *Reconciler) tryPass(start time.Time) error {
+	grants := r.in.readGrants() // before the documents: see the package comment
+	r.in.readNode()
+	r.in.readVIPs()
+	if r.in.node != nil {
+		r.open(kernel.TableName(r.in.node.Settings.InstanceName))
+	}
+	actual, err := r.kernel.Observe()
+	if err != nil {
+		return err
+	}
+	if again := r.links.Update(start, &actual, r.protocol()); !again.IsZero() {
+		r.soon(again)
+	}
+	r.actual = actual
+	// Others wait for news of links, not for the rest of the pass.
+	r.report.links(r.linkReport())
+	if r.in.node == nil {
+		return nil // absent is not empty
+	}
+	r.desired = intent.Desired(intent.Input{
+		Node: *r.in.node, VIPs: r.in.vips, Grants: grants, Boot: r.Boot, Now: now(), Fence: r.fence,
+	})
+	return r.converge(grants)
+}
+
+// protocol marks our addresses.
+func (r *Reconciler) protocol() uint8 {
+	if r.in.node == nil {
+		return defaultProtocol
+	}
+	return uint8(r.in.node.Settings.Protocol)
+}
+
+// open opens the kernel with the fence's table of that name.
+func (r *Reconciler) open(table string) {
+	if r.table != table {
+		r.kernel, r.fence = r.Open(table)
+		r.table, r.given = table, intent.Grants{}
+	}
+}
+
+// converge makes the plan's operations, stage by stage.
+func (r *Reconciler) converge(grants intent.Grants) error {
+	stages := map[plan.Stage][]plan.Op{}
+	for _, op := range plan.Plan(r.desired, r.actual) {
+		stages[op.Stage()] = append(stages[op.Stage()], op)
+	}
+	r.failed = map[netip.Addr]error{}
+	if err := r.do(stages[plan.Close]); err != nil {
+		return fmt.Errorf("closing the fence: %w", err)
+	}
+	removed := r.do(stages[plan.Remove])
+	added := r.do(stages[plan.Add])
+	if removed != nil {
+		return errors.Join(removed, added, r.keepOpen(grants))
+	}
+	opened := r.do(stages[plan.Open])
+	given := r.give(grants)
+	r.scheduleRefresh()
+	return errors.Join(added, opened, given)
+}
+
+// do makes the operations of one stage. Those on addresses go in chunks, so
+// that thousands of them do not keep a grant from being prolonged.
+func (r *Reconciler) do(ops []plan.Op) error {
+	if len(ops) == 0 {
+		return nil
+	}
+	size := len(ops)
+	if s := ops[0].Stage(); s == plan.Remove || s == plan.Add {
+		size = chunk
+	}
+	var errs []error
+	var done []plan.Op
+	for part := range slices.Chunk(ops, size) {
+		for i, err := range r.kernel.Do(part) {
+			if err == nil {
+				done = append(done, part[i])
+				continue
+			}
+			errs = append(errs, err)
+			r.fail(part[i], err)
+		}
+		r.between()
+	}
+	r.actual = plan.Apply(r.actual, done...)
+	r.logChanges(done)
+	return short(errs)
+}
+
+func (r *Reconciler) fail(op plan.Op, err error) {
+	name, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", op), "plan."), "{")
+	r.Metrics.kernelErrors.WithLabelValues(name).Inc()
+	if o, ok := op.(plan.AddAddress); ok {
+		r.failed[o.Prefix.Addr()] = err
+	}
+}
+
+// short joins the first of many errors.
+func short(errs []error) error {
+	const most = 5
+	if len(errs) > most {
+		errs = append(errs[:most:most], fmt.Errorf("and %d more", len(errs)-most))
+	}
+	return errors.Join(errs...)
+}
+
+// between answers what cannot wait for the end of a long pass.
+func (r *Reconciler) between() {
+	select {
+	case <-r.Intent.C():
+		if !r.prolong() {
+			r.Intent.Fire()
+		}
+	default:
+	}
+	select {
+	case answer := <-r.asks:
+		answer <- r.passErr
+	default:
+	}
+}
+
+// logChanges logs what was changed; prolonging lives changes nothing.
+func (r *Reconciler) logChanges(done []plan.Op) {
+	for _, op := range done {
+		switch o := op.(type) {
+		case plan.AddAddress:
+			r.Log.Info("address added", "addr", o.Prefix, "iface", o.Link)
+		case plan.DelAddress:
+			r.Log.Info("address removed", "addr", o.Prefix, "iface", o.Link)
+		case plan.Mute:
+			r.Log.Info("address muted", "addr", o.IP)
+		case plan.AddTable, plan.DelTable, plan.AddChain, plan.DelChain:
+			r.Log.Info("fence changed", "op", op.String())
+		case plan.Refresh:
+		default:
+			r.Log.Debug("fence changed", "op", op.String())
+		}
+	}
+}
+
+// scheduleRefresh makes the next pass come when the first address is to get
+// a new lifetime.
+func (r *Reconciler) scheduleRefresh() {
+	below := map[netip.Addr]uint32{}
+	for _, w := range r.desired.Wants {
+		if w.Granted {
+			below[w.Prefix.Addr()] = w.RefreshBelow
+		}
+	}
+	for _, a := range r.actual.Addresses {
+		limit, ok := below[a.Prefix.Addr()]
+		if ok && a.Protocol == r.desired.Protocol && a.Valid != netsafe.Forever && a.Valid >= limit && r.fence {
+			r.soon(time.Now().Add(time.Duration(a.Valid-limit+1) * time.Second))
+		}
+	}
+}
+
+// CleanUp removes everything of ours. It must not be called while Run runs.
+func (r *Reconciler) CleanUp() error {
+	if r.in.node == nil {
+		return nil // nothing was ever ours to remove
+	}
+	actual, err := r.kernel.Observe()
+	if err != nil {
+		return err
+	}
+	r.actual = actual
+	r.desired = plan.Desired{Protocol: uint8(r.in.node.Settings.Protocol), Sweep: true, Fence: r.fence}
+	if err := r.converge(intent.Grants{}); err != nil {
+		return err
+	}
+	r.in.vips = nil
+	r.reportAll(time.Now())
+	return nil
+}

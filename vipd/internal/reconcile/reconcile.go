@@ -1,0 +1,144 @@
+// Package reconcile makes the kernel match the documents: read, observe,
+// plan, do, report, whatever woke it.
+//
+// The order inside a pass is what the fence's safety rests on. The grant is
+// read before the documents, and given to the kernel last. elector removes
+// documents before it writes a grant anew after a lapse, so a fence is never
+// opened over a VIP that this node has lost.
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/statefile"
+	"github.com/vipod/vipod/shared/trigger"
+	"github.com/vipod/vipod/vipd/internal/intent"
+	"github.com/vipod/vipod/vipd/internal/kernel"
+	"github.com/vipod/vipod/vipd/internal/links"
+	"github.com/vipod/vipod/vipd/internal/plan"
+)
+
+// errStuck is a loop that does not answer.
+var errStuck = errors.New("the reconcile loop does not answer")
+
+const (
+	// gap is the least time between two passes that only the kernel's events
+	// asked for, of which a busy node has many.
+	gap = 20 * time.Millisecond
+	// chunk is how many operations on addresses are made before the grant is
+	// looked at again.
+	chunk = 256
+)
+
+// Config is what a Reconciler needs.
+type Config struct {
+	Log      *slog.Logger
+	StateDir string
+	Boot     string // this boot's id
+	// Open returns the kernel with the fence's table of the given name, and
+	// whether it can do a fence; an empty name is for looking only.
+	Open    func(table string) (k kernel.Kernel, fence bool)
+	Metrics *Metrics
+}
+
+// Reconciler is vipd's loop. Its methods may be called from anywhere, except
+// that Run may run only once.
+type Reconciler struct {
+	Config
+
+	// Intent wakes it for elector's directory, Documents for that of the VIP
+	// documents, Kernel for netlink events.
+	Intent, Documents, Kernel *trigger.Trigger
+
+	asks     chan chan<- error
+	snapshot atomic.Pointer[Snapshot]
+
+	// What follows belongs to the goroutine of Run.
+	kernel   kernel.Kernel
+	fence    bool
+	table    string
+	in       documents
+	given    intent.Grants // as last given to the kernel
+	actual   plan.Actual   // as of the last pass, with what it did
+	desired  plan.Desired
+	links    *links.Tracker
+	report   *reporter
+	lastPass time.Time
+	next     time.Time // when the last pass wanted another one
+	passErr  error
+	backoff  trigger.Backoff
+	wake     *time.Timer
+	failed   map[netip.Addr]error // operations of the last pass
+}
+
+// New returns a Reconciler whose status documents are written under the given
+// instance name.
+func New(c Config) (*Reconciler, error) {
+	own := ownership.Dir(c.StateDir, ownership.Vipd)
+	report, err := newReporter(c.Log, own, statefile.Instance(c.Boot))
+	if err != nil {
+		return nil, err
+	}
+	r := &Reconciler{
+		Config: c,
+		Intent: trigger.New(), Documents: trigger.New(), Kernel: trigger.New(),
+		asks:    make(chan chan<- error),
+		in:      newDocuments(c.Log, c.StateDir, c.Boot, c.Metrics.rejected.Inc),
+		given:   intent.Grants{},
+		links:   links.New(),
+		report:  report,
+		backoff: trigger.Backoff{Min: 20 * time.Millisecond, Max: 5 * time.Second},
+		wake:    time.NewTimer(0),
+	}
+	r.kernel, _ = c.Open("")
+	r.snapshot.Store(&Snapshot{})
+	return r, nil
+}
+
+// Run works until ctx ends. ready is called after the first pass.
+func (r *Reconciler) Run(ctx context.Context, ready func()) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case answer := <-r.asks:
+			answer <- r.passErr
+			continue
+		case <-r.Intent.C():
+			if r.prolong() {
+				continue
+			}
+		case <-r.Kernel.C():
+			if since := time.Since(r.lastPass); since < gap {
+				r.wake.Reset(min(gap-since, time.Until(r.next)))
+				continue
+			}
+		case <-r.Documents.C():
+		case <-r.wake.C:
+		}
+		r.pass()
+		ready()
+	}
+}
+
+// Alive returns nil when the loop answers within a second. The error of the
+// last pass is not its concern: a daemon that cannot reach what it needs is
+// not helped by a restart.
+func (r *Reconciler) Alive(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	answer := make(chan error, 1)
+	select {
+	case r.asks <- answer:
+		return nil
+	case <-ctx.Done():
+		return errStuck
+	}
+}
+

@@ -1,0 +1,235 @@
+package reconcile
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/schema"
+	"github.com/vipod/vipod/shared/statefile"
+	"github.com/vipod/vipod/vipd/internal/plan"
+)
+
+// conditionDocuments, in the Daemon document: every document of elector could
+// be read.
+const conditionDocuments = "DocumentsReadable"
+
+// reporter writes status documents. It remembers what it wrote, so that
+// conditions keep their times, and which documents there are.
+type reporter struct {
+	log    *slog.Logger
+	self   *statefile.Writer
+	vips   *statefile.Writer
+	daemon schema.Daemon
+	files  map[string]file
+	failed string // last error, to log each once
+}
+
+// file is one status document that is on disk.
+type file struct {
+	conditions []schema.Condition
+	// addresses are those that the VIP wanted, nil when an earlier process
+	// wrote the file.
+	addresses []netip.Addr
+}
+
+func newReporter(log *slog.Logger, dir, instance string) (*reporter, error) {
+	self, err := statefile.NewWriter(dir, instance)
+	if err != nil {
+		return nil, err
+	}
+	vips, err := statefile.NewWriter(filepath.Join(dir, "vips"), instance)
+	if err != nil {
+		return nil, err
+	}
+	p := &reporter{log: log, self: self, vips: vips, files: map[string]file{}}
+	p.daemon.Name = ownership.Vipd
+	for _, name := range vips.Names() {
+		p.files[name] = file{}
+	}
+	return p, nil
+}
+
+// links reports the links when they differ from those reported last.
+func (p *reporter) links(list []schema.Link) {
+	if len(p.daemon.Conditions) == 0 {
+		return // the first report is made at the end of the first pass
+	}
+	p.daemon.Links = list
+	p.writeDaemon()
+}
+
+func (p *reporter) writeDaemon() {
+	doc := p.daemon
+	doc.Conditions = slices.Clone(doc.Conditions)
+	_, err := p.self.Write("daemon", &doc)
+	p.note(err)
+}
+
+// note logs a failure to write once; what the kernel does is not held up by
+// a full disk.
+func (p *reporter) note(err error) {
+	switch {
+	case err != nil && p.failed != err.Error():
+		p.log.Error("cannot write status", "err", err)
+		p.failed = err.Error()
+	case err == nil && p.failed != "":
+		p.failed = ""
+	}
+}
+
+// reportAll writes the status of every VIP and of the daemon.
+func (r *Reconciler) reportAll(now time.Time) {
+	verdicts := plan.Judge(r.desired, r.actual)
+	snap := &Snapshot{Fence: r.fence}
+	var errs []error
+	for _, key := range sortedKeys(r.in.vips) {
+		vip := r.in.vips[key]
+		if r.in.node == nil {
+			break // nothing was looked at
+		}
+		errs = append(errs, r.reportVIP(vip, verdicts, now))
+		snap.VIPs = append(snap.VIPs, r.row(vip, verdicts))
+	}
+	errs = append(errs, r.removeReports())
+	r.report.note(errors.Join(errs...))
+	r.reportDaemon(now)
+	r.Metrics.count(verdicts)
+	r.snapshot.Store(snap)
+}
+
+func (r *Reconciler) reportVIP(vip schema.VIP, verdicts map[netip.Addr]plan.Verdict, now time.Time) error {
+	f := r.report.files[vip.Key]
+	status := schema.Status{Key: vip.Key, Observed: vip.Seen()}
+	f.addresses = []netip.Addr{}
+	for _, a := range vip.Addresses {
+		v := verdicts[a.IP]
+		link := a.Interface
+		if v.Link != "" {
+			link = v.Link
+		}
+		status.Addresses = append(status.Addresses, schema.AddressStatus{IP: a.IP, Interface: link, Present: v.Present})
+		f.addresses = append(f.addresses, a.IP)
+	}
+	for _, c := range r.conditions(vip, verdicts) {
+		f.conditions = schema.SetCondition(f.conditions, c, now)
+	}
+	status.Conditions = slices.Clone(f.conditions)
+	r.report.files[vip.Key] = f
+	_, err := r.report.vips.Write(vip.Key, &status)
+	return err
+}
+
+// conditions says how a VIP stands.
+func (r *Reconciler) conditions(vip schema.VIP, verdicts map[netip.Addr]plan.Verdict) []schema.Condition {
+	present := schema.Condition{Type: schema.ConditionPresent, Status: schema.True, Reason: "InKernel"}
+	muted := schema.Condition{Type: schema.ConditionMuted, Status: schema.True, Reason: "Draining"}
+	fenced := schema.Condition{Type: schema.ConditionFenced, Status: schema.True, Reason: "Fenced"}
+	no := func(c *schema.Condition, reason, message string) {
+		if c.Status == schema.True {
+			c.Status, c.Reason, c.Message = schema.False, reason, message
+		}
+	}
+	if len(vip.Addresses) == 0 {
+		no(&present, "NoAddresses", "the document has no addresses")
+		no(&fenced, "NoAddresses", "")
+	}
+	for _, a := range vip.Addresses {
+		v, wanted := verdicts[a.IP]
+		switch {
+		case !wanted:
+			no(&present, "NotWanted", fmt.Sprintf("the VIP is %s", vip.State))
+			no(&fenced, "NotWanted", "")
+		case !v.Present:
+			no(&present, string(v.Why), r.explain(a, v))
+		}
+		switch {
+		case !r.fence:
+			no(&fenced, "NoNftables", "the kernel has no nf_tables egress hook: address lifetimes are the only fence")
+		case vip.Grant == schema.GrantNone:
+			no(&fenced, "NoGrantNeeded", "")
+		case !v.Fenced:
+			no(&fenced, "NotFenced", fmt.Sprintf("%s is not behind the fence", a.IP))
+		}
+		if !v.Muted {
+			no(&muted, "NotMuted", "")
+		}
+	}
+	return []schema.Condition{present, muted, fenced}
+}
+
+func (r *Reconciler) explain(a schema.Address, v plan.Verdict) string {
+	switch v.Why {
+	case plan.ForeignAddress:
+		return fmt.Sprintf("%s is on this node already and not ours", a.IP)
+	case plan.LinkMissing:
+		return fmt.Sprintf("there is no link %s", v.Link)
+	case plan.LinkDown:
+		return fmt.Sprintf("link %s is down", v.Link)
+	case plan.LinkSettling:
+		return fmt.Sprintf("link %s has just come up", v.Link)
+	case plan.NotGranted:
+		return "the grant is not held"
+	case plan.NotMutable:
+		return "without nf_tables a VIP is muted by being absent"
+	}
+	if err := r.failed[a.IP]; err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s is not in the kernel yet", a.IP)
+}
+
+// removeReports removes the status of VIPs that have no document any more
+// and of which nothing is left in the kernel.
+func (r *Reconciler) removeReports() error {
+	if r.in.node == nil || r.passErr != nil {
+		return nil
+	}
+	left := plan.Leftovers(r.desired, r.actual)
+	var errs []error
+	for name, f := range r.report.files {
+		if _, ok := r.in.vips[name]; ok {
+			continue
+		}
+		gone := len(left) == 0
+		if f.addresses != nil {
+			gone = !slices.ContainsFunc(f.addresses, func(ip netip.Addr) bool { return left[ip] })
+		}
+		if !gone {
+			continue
+		}
+		if err := r.report.vips.Remove(name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		delete(r.report.files, name)
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Reconciler) reportDaemon(now time.Time) {
+	d := &r.report.daemon
+	ready := schema.Condition{Type: schema.ConditionReady, Status: schema.True, Reason: "Working"}
+	switch {
+	case r.in.node == nil:
+		ready.Status, ready.Reason, ready.Message = schema.Unknown, "NoIntent", "there is no node document of elector yet"
+	case r.passErr != nil:
+		ready.Status, ready.Reason, ready.Message = schema.False, "PassFailed", r.passErr.Error()
+	}
+	if r.in.node != nil {
+		d.Observed = r.in.node.Seen()
+	}
+	docs := schema.Condition{Type: conditionDocuments, Status: schema.True, Reason: "Readable"}
+	if bad := r.in.unreadable(); bad != "" {
+		docs.Status, docs.Reason, docs.Message = schema.False, "Unreadable", bad
+	}
+	d.Conditions = schema.SetCondition(d.Conditions, ready, now)
+	d.Conditions = schema.SetCondition(d.Conditions, docs, now)
+	d.Links = r.linkReport()
+	r.report.writeDaemon()
+}

@@ -1,0 +1,139 @@
+// Package vipd wires the daemon: the reconcile loop, what wakes it, and the
+// socket.
+package vipd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vipod/vipod/shared/bootclock"
+	"github.com/vipod/vipod/shared/daemon"
+	"github.com/vipod/vipod/shared/metrics"
+	"github.com/vipod/vipod/shared/netsafe"
+	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/sock"
+	"github.com/vipod/vipod/shared/statefile"
+	"github.com/vipod/vipod/vipd/internal/kernel"
+	"github.com/vipod/vipod/vipd/internal/reconcile"
+)
+
+// Run is the daemon: it works until ctx ends and then until the order of
+// stopping lets it go.
+func Run(ctx context.Context, env *daemon.Env) error {
+	boot, err := bootclock.ID()
+	if err != nil {
+		return err
+	}
+	registry := metrics.New()
+	r, err := reconcile.New(reconcile.Config{
+		Log: env.Log, StateDir: env.StateDir, Boot: boot,
+		Open: opener(env.Log), Metrics: reconcile.NewMetrics(registry),
+	})
+	if err != nil {
+		return err
+	}
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	leave := make(chan daemon.Leave, 1)
+	go func() {
+		select {
+		case <-ctx.Done():
+			leave <- daemon.AwaitStop(work, env.Log, env.StateDir)
+		case <-work.Done():
+			leave <- daemon.Keep
+		}
+		stop()
+	}()
+	tasks := tasks(env, r)
+	server := daemon.TaskFunc("socket", func(ctx context.Context, ready func()) error {
+		l, err := sock.Listen(env.StateDir, ownership.Vipd)
+		if err != nil {
+			return err
+		}
+		ready()
+		return sock.Serve(ctx, l, handler(r, registry, daemon.Readiness(tasks...)))
+	})
+	if err := daemon.RunTasks(work, env.Log, append(tasks, server)...); err != nil {
+		return err
+	}
+	if <-leave == daemon.CleanUp {
+		return r.CleanUp()
+	}
+	return nil
+}
+
+// opener returns how the reconciler opens the kernel. Whether the kernel can
+// do a fence is tried once.
+func opener(log *slog.Logger) func(string) (kernel.Kernel, bool) {
+	var tried, can bool
+	return func(table string) (kernel.Kernel, bool) {
+		if table == "" {
+			return kernel.NewLinux(""), false
+		}
+		if !tried {
+			err := kernel.ProbeFence(table)
+			tried, can = true, err == nil
+			if err != nil {
+				log.Warn("no fence in the kernel: short address lifetimes take its place", "err", err)
+			}
+		}
+		if !can {
+			table = ""
+		}
+		return kernel.NewLinux(table), can
+	}
+}
+
+// tasks are the loop and everything that wakes it.
+func tasks(env *daemon.Env, r *reconcile.Reconciler) []daemon.Task {
+	elector := ownership.Dir(env.StateDir, ownership.Elector)
+	vips := ownership.VIPs(env.StateDir, ownership.Elector)
+	watch := func(name, dir string, fire func()) daemon.Task {
+		return daemon.TaskFunc(name, func(ctx context.Context, ready func()) error {
+			ready()
+			return statefile.Watch(ctx, env.Log, fire, dir)
+		})
+	}
+	return []daemon.Task{
+		daemon.TaskFunc("reconciler", r.Run),
+		watch("watch of intent", elector, r.Intent.Fire),
+		watch("watch of documents", vips, r.Documents.Fire),
+		daemon.TaskFunc("watch of addresses", func(ctx context.Context, ready func()) error {
+			ready()
+			return netsafe.Subscribe(ctx, r.Kernel.Fire, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR,
+				unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
+		}),
+		daemon.TaskFunc("watch of fence", func(ctx context.Context, ready func()) error {
+			ready()
+			return watchFence(ctx, env.Log, r.Kernel.Fire)
+		}),
+	}
+}
+
+// watchFence fires when somebody removes a part of a fence. Elements are not
+// watched: each prolongation of a grant replaces some.
+func watchFence(ctx context.Context, log *slog.Logger, fire func()) error {
+	lost := func(m syscall.NetlinkMessage) bool {
+		switch int(m.Header.Type) &^ (unix.NFNL_SUBSYS_NFTABLES << 8) {
+		case unix.NFT_MSG_DELTABLE, unix.NFT_MSG_DELCHAIN, unix.NFT_MSG_DELRULE, unix.NFT_MSG_DELSET:
+			return bytes.Contains(m.Data, []byte(kernel.TableName("")))
+		}
+		return false
+	}
+	err := netsafe.Monitor(ctx, unix.NETLINK_NETFILTER, lost, fire, unix.NFNLGRP_NFTABLES)
+	if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+		log.Info("no nf_tables to watch", "err", err)
+		<-ctx.Done()
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("watching nf_tables: %w", err)
+	}
+	return nil
+}

@@ -78,10 +78,11 @@ func (r *Reconciler) lookAtOrphans(now time.Duration) {
 			continue
 		}
 		key := schema.Key(svc.Namespace, svc.Name)
-		if v := r.byKey[key]; v != nil && r.held(now, v) {
+		v := r.byKey[key]
+		if v != nil && r.held(now, v) {
 			continue
 		}
-		patience, mine := r.orphanTime(now, host)
+		patience, mine := r.orphanTime(now, host, v == nil)
 		if !mine {
 			continue
 		}
@@ -101,8 +102,11 @@ func (r *Reconciler) lookAtOrphans(now time.Duration) {
 
 // orphanTime says whether this node clears what the named one left, and after
 // what time.
-func (r *Reconciler) orphanTime(now time.Duration, host string) (time.Duration, bool) {
-	if host == r.Config.NodeName {
+func (r *Reconciler) orphanTime(now time.Duration, host string, unwanted bool) (time.Duration, bool) {
+	switch {
+	case host == r.Config.NodeName && unwanted:
+		return 0, true // there will be no successor
+	case host == r.Config.NodeName:
 		return orphanPatience, true
 	}
 	if l, ok := r.leases[host]; ok && r.live(l, now) {

@@ -177,7 +177,10 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 			f()
 		case <-timer.C:
 		}
-		if r.pass(work); r.stopping.done {
+		if !r.stopping.done {
+			r.pass(work)
+		}
+		if r.stopping.done {
 			return nil
 		}
 		if r.synced {

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// TestTwoLabs runs two labs of the same addresses side by side.
-func TestTwoLabs(t *testing.T) {
+// TestE2ETwoLabs runs two labs of the same addresses side by side.
+func TestE2ETwoLabs(t *testing.T) {
 	dir := binDir(t)
-	first := upForTest(t, Options{Name: "ttwo1", BinDir: dir, Nodes: 1})
-	second := upForTest(t, Options{Name: "ttwo2", BinDir: dir, Nodes: 2, Manifests: []string{"../manifests/rbac.yaml"}})
+	first := upForTest(t, Options{Name: testName("b"), BinDir: dir, Nodes: 1})
+	second := upForTest(t, Options{Name: testName("c"), BinDir: dir, Nodes: 2, Manifests: []string{"../manifests/rbac.yaml"}})
 	for l, pod := range map[*Lab]string{first: "p1", second: "p2"} {
 		service, err := l.CreateService(t.Context(), ServiceSpec{Name: "web", Pods: []string{pod}})
 		if err != nil {
@@ -35,8 +35,8 @@ func TestTwoLabs(t *testing.T) {
 	wantAPI(t, second, "n2", true)
 }
 
-// TestFailedUp lets Up fail at different points; nothing may be left.
-func TestFailedUp(t *testing.T) {
+// TestE2EFailedUp lets Up fail at different points; nothing may be left.
+func TestE2EFailedUp(t *testing.T) {
 	for _, c := range []struct {
 		name, cluster, want string
 		manifests           []string
@@ -56,7 +56,7 @@ func TestFailedUp(t *testing.T) {
 		{name: "manifest missing", want: "nosuch.yaml", manifests: []string{"/nosuch.yaml"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			opts := Options{Name: "tfail", BinDir: binDir(t), Manifests: c.manifests}
+			opts := Options{Name: testName("d"), BinDir: binDir(t), Manifests: c.manifests}
 			if c.cluster != "" {
 				replaceProgram(t, filepath.Join(opts.BinDir, "cluster"), c.cluster)
 			}
@@ -87,26 +87,26 @@ func replaceProgram(t *testing.T, path, script string) {
 }
 
 func TestMissingProgram(t *testing.T) {
-	before := machine(t, "tmiss")
+	before := machine(t, testName("e"))
 	dir := t.TempDir()
-	_, err := Up(t.Context(), Options{Name: "tmiss", BinDir: dir})
+	_, err := Up(t.Context(), Options{Name: testName("e"), BinDir: dir})
 	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "cluster")) {
 		t.Errorf("Up: %v, want an error naming the program", err)
 	}
-	wantMachine(t, "tmiss", before)
+	wantMachine(t, testName("e"), before)
 }
 
-// TestInterruptedUp ends Up's context at different moments.
-func TestInterruptedUp(t *testing.T) {
+// TestE2EInterruptedUp ends Up's context at different moments.
+func TestE2EInterruptedUp(t *testing.T) {
 	dir := binDir(t)
 	for _, after := range []time.Duration{
 		0, 20 * time.Millisecond, 60 * time.Millisecond, 150 * time.Millisecond, time.Second, 3 * time.Second,
 	} {
 		t.Run(after.String(), func(t *testing.T) {
-			before := machine(t, "tstop")
+			before := machine(t, testName("f"))
 			ctx, cancel := context.WithTimeout(t.Context(), after)
 			defer cancel()
-			l, err := Up(ctx, Options{Name: "tstop", BinDir: dir})
+			l, err := Up(ctx, Options{Name: testName("f"), BinDir: dir})
 			if err == nil {
 				t.Log("was faster")
 				err = errors.Join(l.Down(), context.DeadlineExceeded)
@@ -114,17 +114,17 @@ func TestInterruptedUp(t *testing.T) {
 			if ctx.Err() == nil {
 				t.Errorf("Up: %v, want it to fail because of its context", err)
 			}
-			wantMachine(t, "tstop", before)
+			wantMachine(t, testName("f"), before)
 		})
 	}
 }
 
-// TestDownHalfMade removes what an Up that was killed has left, and what is
+// TestE2EDownHalfMade removes what an Up that was killed has left, and what is
 // not there at all.
-func TestDownHalfMade(t *testing.T) {
+func TestE2EDownHalfMade(t *testing.T) {
 	dir := binDir(t)
-	before := machine(t, "thalf")
-	l := &Lab{name: "thalf", opts: Options{Name: "thalf", BinDir: dir, Nodes: 2}}
+	before := machine(t, testName("g"))
+	l := &Lab{name: testName("g"), opts: Options{Name: testName("g"), BinDir: dir, Nodes: 2}}
 	if err := os.MkdirAll(l.path(), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -132,15 +132,15 @@ func TestDownHalfMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := Down("thalf"); err != nil {
+		if err := Down(testName("g")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wantMachine(t, "thalf", before)
+	wantMachine(t, testName("g"), before)
 }
 
 func TestNames(t *testing.T) {
-	for _, name := range []string{"", "a-b", "../x", "ninechars", "A", "a/b", "ä"} {
+	for _, name := range []string{"", "a-b", "../x", "thirteenchars", "A", "a/b", "ä"} {
 		if err := Down(name); err == nil {
 			t.Errorf("Down(%q) gives no error", name)
 		}
@@ -155,21 +155,19 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestEnter sees that a thread that was in a namespace is not used again.
-func TestEnter(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+// TestNetnsEnter sees that a thread that was in a namespace is not used again.
+func TestNetnsEnter(t *testing.T) {
+	needRoot(t)
 	own, err := readNSID("/proc/thread-self/ns/net")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns := nsName("tenter", "x")
+	ns := nsName(testName("h"), "x")
 	if err := addNamespace(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := Down("tenter"); err != nil {
+		if err := Down(testName("h")); err != nil {
 			t.Error(err)
 		}
 	})

@@ -22,7 +22,7 @@ const root = "/run/vipod-lab"
 
 // Options say what lab to make.
 type Options struct {
-	// Name tells labs apart: 1 to 8 lower-case letters and digits.
+	// Name tells labs apart: 1 to 12 lower-case letters and digits.
 	Name string `json:"name"`
 	// Nodes is how many nodes there are; 3 if zero.
 	Nodes int `json:"nodes"`
@@ -47,7 +47,7 @@ type Lab struct {
 	client   kubernetes.Interface
 }
 
-var validName = regexp.MustCompile(`^[a-z0-9]{1,8}$`)
+var validName = regexp.MustCompile(`^[a-z0-9]{1,12}$`)
 
 func (o Options) withDefaults() (Options, error) {
 	if o.Nodes == 0 {
@@ -71,7 +71,7 @@ func (o Options) withDefaults() (Options, error) {
 
 func checkName(name string) error {
 	if !validName.MatchString(name) {
-		return fmt.Errorf("lab name %q: want 1 to 8 of a-z and 0-9", name)
+		return fmt.Errorf("lab name %q: want 1 to 12 of a-z and 0-9", name)
 	}
 	return nil
 }

@@ -21,10 +21,10 @@ import (
 	"github.com/vipod/vipod/deploy/probe"
 )
 
-// TestLab goes through what a lab offers, on one lab.
-func TestLab(t *testing.T) {
+// TestE2ELab goes through what a lab offers, on one lab.
+func TestE2ELab(t *testing.T) {
 	l := upForTest(t, Options{
-		Name: "tone", BinDir: binDir(t), Env: []string{"vip_arp=true", "lab_env=option"},
+		Name: testName("a"), BinDir: binDir(t), Env: []string{"vip_arp=true", "lab_env=option"},
 		Manifests: []string{filepath.Join("testdata", "role.yaml")},
 	})
 	for _, sub := range []struct {

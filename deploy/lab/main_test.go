@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -100,6 +101,18 @@ func binDir(t *testing.T) string {
 	return dir
 }
 
+// needRoot skips the test without root, or fails it where it must not be.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("VIPOD_REQUIRE_NETNS") == "1" {
+		t.Fatal("needs root")
+	}
+	t.Skip("needs root")
+}
+
 func copyProgram(t *testing.T, from, to string) {
 	t.Helper()
 	in, err := os.Open(from)
@@ -117,6 +130,11 @@ func copyProgram(t *testing.T, from, to string) {
 	if err := out.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// testName returns a lab's name that no other run of the tests uses.
+func testName(prefix string) string {
+	return prefix + strconv.FormatInt(int64(os.Getpid()), 36)
 }
 
 // upForTest makes a lab that is removed at the end of the test, and checks

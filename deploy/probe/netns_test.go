@@ -64,7 +64,9 @@ func setUpPair(t *testing.T, pid int) bool {
 		nsenter --target PID --net sh -ec '
 			ip addr add 198.51.100.1/24 dev eth0
 			ip addr add 2001:db8::1/64 dev eth0 nodad
-			ip link set eth0 up'`)
+			ip link set eth0 up
+			until ip link show eth0 | grep -q "state UP"; do sleep 0.01; done'
+		until ip link show eth0 | grep -q "state UP"; do sleep 0.01; done`)
 	if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
 		t.Errorf("setting up: %v: %s", err, out)
 		return false
@@ -79,7 +81,7 @@ func isOtherNamespace(pid int) bool {
 	return err == nil && other != own && other != machine
 }
 
-func TestProberAndCapture(t *testing.T) {
+func TestNetnsProberAndCapture(t *testing.T) {
 	inPair(t, func(t *testing.T) {
 		capture, err := Listen("eth0")
 		if err != nil {
@@ -114,8 +116,8 @@ func TestProberAndCapture(t *testing.T) {
 	})
 }
 
-// TestProberSilence measures an address that nobody has.
-func TestProberSilence(t *testing.T) {
+// TestNetnsProberSilence measures an address that nobody has.
+func TestNetnsProberSilence(t *testing.T) {
 	inPair(t, func(t *testing.T) {
 		prober, err := Start(Options{
 			Iface: "eth0", Target: netip.MustParseAddr("198.51.100.77"), UDPPort: 9090, Every: 5 * time.Millisecond,

@@ -30,7 +30,7 @@ func (l *listFlag) Set(value string) error {
 func setupUp(flags *flag.FlagSet) func(context.Context, []string) error {
 	opts := lab.Options{Log: progressLogger(os.Stderr)}
 	var manifests, env listFlag
-	flags.StringVar(&opts.Name, "name", defaultName, "the lab's `name`: 1 to 8 of a-z and 0-9")
+	flags.StringVar(&opts.Name, "name", defaultName, "the lab's `name`: 1 to 12 of a-z and 0-9")
 	flags.IntVar(&opts.Nodes, "nodes", 3, "how many `nodes`, 1 to 8")
 	flags.StringVar(&opts.BinDir, "bin", "", "`directory` of the programs (default: where this one is)")
 	flags.Var(&manifests, "manifest", "YAML `file` to apply; can be repeated (default: what gives the elector its rights)")

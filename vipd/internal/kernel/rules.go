@@ -12,8 +12,8 @@ import (
 
 // Where the address that a frame claims stands, from the network header on.
 const (
-	arpLength   = 4 // RFC 826: the length of hardware addresses,
-	arpSender   = 8 // behind which the sender's IPv4 address follows
+	arpLength   = 4  // RFC 826: the length of hardware addresses,
+	arpSender   = 8  // behind which the sender's IPv4 address follows
 	ndpType     = 40 // RFC 4861 4.4 behind the fixed IPv6 header
 	ndpTarget   = 48
 	ndpAdvert   = 136

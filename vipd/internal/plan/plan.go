@@ -124,8 +124,12 @@ func (p *planner) chains() []string {
 	for _, w := range p.wants {
 		used[w.Link] = true
 	}
+	doomed := map[Address]bool{}
+	for _, op := range p.removalsOf(p.Sweep) {
+		doomed[op.Address] = true
+	}
 	for _, a := range p.actual.Addresses {
-		if a.Prefix.Addr().IsGlobalUnicast() {
+		if a.Prefix.Addr().IsGlobalUnicast() && !doomed[a] {
 			used[a.Link] = true
 		}
 	}

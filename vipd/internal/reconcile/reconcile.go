@@ -141,4 +141,3 @@ func (r *Reconciler) Alive(ctx context.Context) error {
 		return errStuck
 	}
 }
-

@@ -31,9 +31,10 @@ const (
 
 	// APIPort is the API server's port, on its own address and on each node.
 	APIPort = 6443
-	// HTTPPort and UDPPort are what a pod listens on.
+	// HTTPPort is where a pod tells who answers and whom it sees.
 	HTTPPort = 8080
-	UDPPort  = 9090
+	// UDPPort is where a pod sends datagrams back.
+	UDPPort = 9090
 )
 
 // Addrs is one address of each family.

@@ -23,8 +23,9 @@ type observe struct {
 	unserved  map[string]time.Duration // VIPs without an owner, and since when
 	orphans   map[string]time.Duration // Services with a status that nobody serves
 	published map[string][]corev1.LoadBalancerIngress
-	told      map[kube.Event]bool // what still is so and was told
-	wishes    map[string]bool     // Services whose status is to be written
+	told      map[kube.Event]bool      // what still is so and was told
+	wishes    map[string]bool          // Services whose status is to be written
+	rivalled  map[string]time.Duration // standby documents that others answer for, and since when
 }
 
 func newObserve() observe {
@@ -114,7 +115,7 @@ func (r *Reconciler) transitions() {
 // lookAtVIPs looks at every Service's VIP.
 func (r *Reconciler) lookAtVIPs(now time.Duration, state map[kube.Event]bool) {
 	unserved := map[string]time.Duration{}
-	active := map[string]bool{}
+	active, rivalled := map[string]bool{}, map[string]time.Duration{}
 	for i := range r.out.VIPs {
 		v := &r.out.VIPs[i]
 		doc := r.book.VIP(v.Key)
@@ -122,7 +123,7 @@ func (r *Reconciler) lookAtVIPs(now time.Duration, state map[kube.Event]bool) {
 			active[v.Key] = true
 			r.publish(v, doc)
 		}
-		r.lookAtConflicts(v, doc, state)
+		r.lookAtConflicts(now, v, doc, state, rivalled)
 		if r.held(now, v) {
 			continue
 		}
@@ -148,7 +149,7 @@ func (r *Reconciler) lookAtVIPs(now time.Duration, state map[kube.Event]bool) {
 				fmt.Sprintf("node %s no longer serves %s", r.Config.NodeName, list(v))))
 		}
 	}
-	r.unserved, r.active = unserved, active
+	r.unserved, r.active, r.rivalled = unserved, active, rivalled
 }
 
 // held says whether some node owns the VIP.
@@ -165,8 +166,13 @@ func (r *Reconciler) whyNot(v *plan.VIP) string {
 	return v.Why
 }
 
+// rivalTime is for how long another host must answer for an address that is
+// probed before people hear of it: for a moment it may be another node of ours
+// that claims the address first.
+const rivalTime = 2 * time.Second
+
 // lookAtConflicts notes who else claims an address of the VIP.
-func (r *Reconciler) lookAtConflicts(v *plan.VIP, doc *schema.VIP, state map[kube.Event]bool) {
+func (r *Reconciler) lookAtConflicts(now time.Duration, v *plan.VIP, doc *schema.VIP, state map[kube.Event]bool, rivalled map[string]time.Duration) {
 	for _, d := range []*schema.VIP{doc, r.book.VIP(intent.ProbeKey(v.Key))} {
 		if d == nil {
 			continue
@@ -177,10 +183,20 @@ func (r *Reconciler) lookAtConflicts(v *plan.VIP, doc *schema.VIP, state map[kub
 		}
 		if d.State == schema.StateStandby {
 			c, ok := schema.FindCondition(report.Conditions, schema.ConditionUnclaimed)
-			if ok && c.Status == schema.False {
-				state[r.about(v, true, "ProbeConflict", "Probing",
-					fmt.Sprintf("not claimed: another host answers for %s", rivals(report, c)))] = true
+			if !ok || c.Status != schema.False {
+				continue
 			}
+			since, known := r.rivalled[d.Key]
+			if !known {
+				since = now
+			}
+			rivalled[d.Key] = since
+			if now < since+rivalTime {
+				r.observe.next = min(r.observe.next, since+rivalTime)
+				continue
+			}
+			state[r.about(v, true, "ProbeConflict", "Probing",
+				fmt.Sprintf("not claimed: another host answers for %s", rivals(report, c)))] = true
 			continue
 		}
 		if c, ok := schema.FindCondition(report.Conditions, schema.ConditionConflict); ok && c.Status == schema.True {

@@ -89,7 +89,7 @@ func (m *Machine) serves(g Group) bool { return m.ready && g.Eligible }
 
 // claimable says whether this node may claim anything: only under a grant.
 func (m *Machine) claimable(now time.Duration) bool {
-	return m.synced && m.ready && !m.suspended && now < m.valid
+	return m.synced && m.ready && !m.suspended && now < m.valid && now >= m.hold
 }
 
 // first says whether this node wins a group that lies on several nodes, which
@@ -158,14 +158,18 @@ func (m *Machine) turn(now time.Duration, g Group) (at time.Duration, waiting bo
 	if !m.serves(g) || m.owns(g) {
 		return 0, false
 	}
+	wait := stagger
 	for _, ip := range g.Addresses {
 		a := m.addrs[ip]
 		if a == nil || a.free == 0 || a.Phase == Probing || a.claimed() {
 			return 0, false
 		}
 		at = max(at, a.free)
+		if !m.known(now, ip, a) {
+			wait = probeStagger
+		}
 	}
-	at += time.Duration(m.rank(now, g)) * stagger
+	at += time.Duration(m.rank(now, g)) * wait
 	return at, at > now
 }
 
@@ -222,13 +226,17 @@ func weight(key netip.Addr, node string) uint64 {
 func (m *Machine) proven(now time.Duration, g Group) bool {
 	ok := true
 	for _, ip := range g.Addresses {
-		a := m.addrs[ip]
-		if a.claimed() || a.Phase == Released || m.view.recent(now, ip) ||
-			a.probed != 0 && now-a.probed < proven {
-			continue
+		if a := m.addrs[ip]; !m.known(now, ip, a) {
+			a.Ownership = Ownership{Phase: Probing}
+			ok = false
 		}
-		a.Ownership = Ownership{Phase: Probing}
-		ok = false
 	}
 	return ok
+}
+
+// known says whether no stranger has the address: it is ours, or was one of
+// ours until a moment ago, or a probe found nobody.
+func (m *Machine) known(now time.Duration, ip netip.Addr, a *address) bool {
+	return a.claimed() || a.Phase == Released || m.view.recent(now, ip) ||
+		a.probed != 0 && now-a.probed < proven
 }

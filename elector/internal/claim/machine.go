@@ -20,6 +20,7 @@ type Machine struct {
 	addrs  map[netip.Addr]*address
 
 	valid     time.Duration // the grant
+	hold      time.Duration // until when nothing is claimed
 	suspended bool
 	update    updater
 
@@ -212,6 +213,9 @@ func (m *Machine) Deadline(now time.Duration) time.Duration {
 		}
 	}
 	d = min(d, m.view.nextExpiry(now, m.node))
+	if now < m.hold {
+		d = min(d, m.hold)
+	}
 	if m.claimable(now) {
 		for _, g := range m.groups {
 			if t, waiting := m.turn(now, g); waiting {

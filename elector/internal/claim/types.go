@@ -28,6 +28,10 @@ const (
 	// stagger is by how much each further node in the order of preference
 	// waits for those before it.
 	stagger = 150 * time.Millisecond
+	// probeStagger stands in its place where the address must be probed first:
+	// the node before must have had the time to probe and to claim, and two
+	// nodes that probe at once take each other for strangers (RFC 5227, 2.1.1).
+	probeStagger = time.Second
 	// spacing is the least time between two updates that change claims, so
 	// that many changes become few updates. The first one does not wait.
 	spacing = 50 * time.Millisecond

@@ -157,11 +157,15 @@ func (m *Machine) Relist(now time.Duration, leases []Lease) {
 		listed[l.Node] = true
 		m.view.observe(now, l, m.timing.Duration)
 	}
-	for name := range m.view.leases {
-		if !listed[name] {
-			// It may have been renewed after we last saw it.
-			m.view.forget(now, name, true)
+	for name, s := range m.view.leases {
+		if listed[name] || s.gone {
+			continue
 		}
+		// Deleted while we did not watch. Its holder may have renewed it after
+		// we last saw it, and claimed what we never saw: nothing is free until
+		// the last grant must have ended.
+		m.hold = max(m.hold, now+s.Duration)
+		m.view.forget(now, name, true)
 	}
 	m.synced = true
 	m.view.prune(now)

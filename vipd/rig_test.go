@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -20,15 +22,33 @@ import (
 	"github.com/vipod/vipod/shared/netsafe/nstest"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
+	"github.com/vipod/vipod/shared/sock"
 	"github.com/vipod/vipod/shared/statefile"
 )
 
 // asDaemon makes the test binary be the daemon.
 const asDaemon = "VIPOD_TEST_AS_DAEMON"
 
+// asElector, set to a state directory, makes it answer as elector there.
+const asElector = "VIPOD_TEST_AS_ELECTOR"
+
+// serveAsElector answers every question with yes until it is killed.
+func serveAsElector(dir string) {
+	l, err := sock.Listen(dir, ownership.Elector)
+	if err == nil {
+		err = sock.Serve(context.Background(), l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asDaemon) == "1" {
 		main()
+		return
+	}
+	if dir := os.Getenv(asElector); dir != "" {
+		serveAsElector(dir)
 		return
 	}
 	code := m.Run()
@@ -165,15 +185,49 @@ func (r *rig) drop(key string) {
 // start starts vipd in the node's namespace.
 func (r *rig) start() {
 	r.t.Helper()
-	r.cmd = exec.Command(daemonBinary(r.t), "run", "--state-dir", r.state, "--log-level", "debug")
-	r.cmd.Env = append(os.Environ(), asDaemon+"=1")
-	r.cmd.Stderr, r.cmd.Stdout = r.log, r.log
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{
-		Credential:  &syscall.Credential{Uid: uint32(ownership.UID(ownership.Vipd)), Gid: ownership.Group},
-		AmbientCaps: []uintptr{unix.CAP_NET_ADMIN},
-		Pdeathsig:   syscall.SIGKILL,
-	}
+	r.cmd = r.process(ownership.Vipd, asDaemon+"=1", "run", "--state-dir", r.state, "--log-level", "debug")
+	r.cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN}
 	r.check(r.cmd.Start())
+}
+
+// process is this test binary under a daemon's uid.
+func (r *rig) process(daemon, env string, args ...string) *exec.Cmd {
+	r.t.Helper()
+	cmd := exec.Command(daemonBinary(r.t), args...)
+	cmd.Env = append(os.Environ(), env)
+	cmd.Stderr, cmd.Stdout = r.log, r.log
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: uint32(ownership.UID(daemon)), Gid: ownership.Group},
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	return cmd
+}
+
+// answerAsElector has somebody answer on elector's socket.
+func (r *rig) answerAsElector() {
+	r.t.Helper()
+	cmd := r.process(ownership.Elector, asElector+"="+r.state)
+	r.check(cmd.Start())
+	r.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	r.eventually("elector's socket", func() bool {
+		_, err := os.Stat(ownership.Socket(r.state, ownership.Elector))
+		return err == nil
+	})
+}
+
+// exited waits for vipd to end by itself and returns how long that took.
+func (r *rig) exited() time.Duration {
+	r.t.Helper()
+	start, done := time.Now(), make(chan error, 1)
+	go func() { done <- r.cmd.Wait() }()
+	select {
+	case err := <-done:
+		r.check(err)
+	case <-time.After(2 * patience):
+		r.t.Fatal("vipd does not exit")
+	}
+	r.cmd = nil
+	return time.Since(start)
 }
 
 func (r *rig) signal(s syscall.Signal) { r.t.Helper(); r.check(r.cmd.Process.Signal(s)) }
@@ -306,5 +360,3 @@ func (r *rig) run(args ...string) string {
 	}
 	return string(out)
 }
-
-func (r *rig) String() string { return fmt.Sprintf("rig at %s", r.state) }

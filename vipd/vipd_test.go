@@ -1,10 +1,21 @@
 package main
 
 import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/vipod/vipod/shared/bootclock"
+	"github.com/vipod/vipod/shared/netsafe"
+	"github.com/vipod/vipod/shared/netsafe/nstest"
+	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
 )
 
@@ -131,4 +142,256 @@ func TestSIGKILLAndRestartAdoptsWithoutAFlap(t *testing.T) {
 	if !ok || after.Valid > before.Valid {
 		t.Errorf("address was made anew: %+v, before %+v", after, before)
 	}
+}
+
+func TestSweepWaitsUntilTheDocumentsAreComplete(t *testing.T) {
+	r := newRig(t)
+	leftover := netsafe.Address{LinkIndex: r.ns.Index(t, "v0"), Prefix: netip.MustParsePrefix("203.0.113.9/32"), Protocol: protocol, Valid: netsafe.Forever}
+	r.check(netsafe.AddAddress(leftover))
+	r.start()
+	r.eventually("started", func() bool { return len(r.self().Conditions) > 0 })
+	if c, _ := schema.FindCondition(r.self().Conditions, schema.ConditionReady); c.Status != schema.Unknown {
+		t.Errorf("without a node document: %+v", c)
+	}
+	r.writeNode(func(n *schema.Node) { n.Synced = false })
+	r.eventually("node seen", func() bool { return r.self().Observed == r.seenNode() })
+	r.writeNode(func(n *schema.Node) { n.Synced, n.Boot = true, "another-boot" })
+	r.eventually("node of another boot seen", func() bool { return r.self().Observed == r.seenNode() })
+	if !r.has("203.0.113.9") {
+		t.Fatal("swept before elector said that it knows everything")
+	}
+	boot, err := bootclock.ID()
+	r.check(err)
+	r.writeNode(func(n *schema.Node) { n.Boot = boot })
+	r.eventually("swept", func() bool { return !r.has("203.0.113.9") })
+}
+
+func TestForeignAddressIsNeverTouched(t *testing.T) {
+	r := newRig(t)
+	r.ns.Add(t, "v0", vip4+"/24")
+	r.ns.Add(t, "v0", vip6+"/64")
+	before4, _ := r.address(vip4)
+	r.synced()
+	r.grant(time.Hour)
+	r.vip("default.web", schema.StateActive, vip4, vip6)
+	r.start()
+	r.eventually("refused", func() bool { return r.because("default.web", schema.ConditionPresent, "ForeignAddress") })
+	r.drop("default.web")
+	r.eventually("status gone", func() bool { _, err := r.status("default.web"); return err != nil })
+	if after, _ := r.address(vip4); after != before4 {
+		t.Errorf("foreign address is now %+v, was %+v", after, before4)
+	}
+	if _, ok := r.address(vip6); !ok {
+		t.Error("foreign IPv6 address is gone")
+	}
+	if r.has("198.51.100.1") {
+		t.Error("the node's own address became ours")
+	}
+}
+
+func TestOutsideDamageIsRepaired(t *testing.T) {
+	r, a := serving(t, time.Hour)
+	for name, damage := range map[string]func(){
+		"ip address flush": func() {
+			r.run("ip", "address", "flush", "dev", "v0")
+			r.ns.Add(t, "v0", "198.51.100.1/24")
+			r.ns.Add(t, "v0", "2001:db8::1/64")
+		},
+		"nft flush ruleset": func() {
+			r.run("nft", "flush", "ruleset")
+			r.eventually("fence back", func() bool { return strings.Contains(r.run("nft", "list", "tables"), "vipod_fence") })
+		},
+		"nft flush chain": func() { r.run("nft", "flush", "chain", "netdev", "vipod_fence", "egress_v0") },
+		"link down and up": func() {
+			r.ns.SetUp(t, "v0", false)
+			r.eventually("seen down", func() bool { return r.because("default.web", schema.ConditionPresent, "LinkDown") })
+			r.ns.SetUp(t, "v0", true)
+			r.ns.Add(t, "v0", "2001:db8::1/64")
+		},
+	} {
+		damage()
+		took := r.eventually(name+" repaired", func() bool {
+			return r.has(vip4) && r.has(vip6) && r.is("default.web", schema.ConditionPresent) && r.is("default.web", schema.ConditionFenced)
+		})
+		t.Logf("%s: repaired after %s", name, took)
+		if !a.answered(vip4, patience) || !a.answered(vip6, patience) {
+			t.Errorf("%s: silent after the repair", name)
+		}
+	}
+	// A repaired fence is a fence.
+	r.vip("default.web", schema.StateDraining, vip4, vip6)
+	r.eventually("muted", func() bool { return r.is("default.web", schema.ConditionMuted) })
+	if a.answered(vip4, 300*time.Millisecond) {
+		t.Error("claimed while draining, after repairs")
+	}
+}
+
+func TestLinkMadeAnewGetsAddressesAndFence(t *testing.T) {
+	r, _ := serving(t, time.Hour)
+	r.ns.Delete(t, "v0")
+	r.eventually("seen gone", func() bool { return r.because("default.web", schema.ConditionPresent, "LinkMissing") })
+	nstest.Veth(t, r.ns, "v0", r.peer, "v1")
+	r.ns.Add(t, "v0", "198.51.100.1/24")
+	r.ns.Add(t, "v0", "2001:db8::1/64")
+	r.peer.Add(t, "v1", "198.51.100.2/24")
+	r.eventually("present again", func() bool { return r.is("default.web", schema.ConditionPresent) })
+	a := newAsker(r)
+	if !a.answered(vip4, patience) {
+		t.Error("not answered for on the new link")
+	}
+	r.grant(-time.Second)
+	if r.eventually("closed", func() bool { return !a.answered(vip4, 100*time.Millisecond) }); !r.has(vip4) {
+		t.Error("the address left the kernel: the test shows nothing")
+	}
+}
+
+func TestVIPIsNeverTheSourceOfTheNodesOwnConnections(t *testing.T) {
+	r, _ := serving(t, time.Hour)
+	r.ns.AddDefault(t, "v0", netip.MustParseAddr("198.51.100.2"))
+	r.ns.AddDefault(t, "v0", netip.MustParseAddr("2001:db8::2"))
+	for target, own := range map[string]string{
+		"198.51.100.2": "198.51.100.1", "203.0.113.50": "198.51.100.1",
+		"2001:db8::2": "2001:db8::1", "2001:db8:ffff::50": "2001:db8::1",
+	} {
+		c, err := net.Dial("udp", net.JoinHostPort(target, "9"))
+		r.check(err)
+		if got := c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().String(); got != own {
+			t.Errorf("to %s from %s, want %s", target, got, own)
+		}
+		r.check(c.Close())
+	}
+}
+
+func TestSharedAddressStaysUntilTheLastDocumentLeaves(t *testing.T) {
+	r, _ := serving(t, time.Hour)
+	r.vip("default.other", schema.StateActive, vip4)
+	r.eventually("second present", func() bool { return r.is("default.other", schema.ConditionPresent) })
+	r.drop("default.web")
+	r.eventually("first status gone", func() bool { _, err := r.status("default.web"); return err != nil })
+	if !r.has(vip4) || r.has(vip6) {
+		t.Errorf("shared there: %t, other there: %t", r.has(vip4), r.has(vip6))
+	}
+	r.drop("default.other")
+	r.eventually("gone", func() bool { return !r.has(vip4) })
+}
+
+func TestAddressWithoutAGrantIsNotAdded(t *testing.T) {
+	r := newRig(t)
+	r.synced()
+	r.vip("default.web", schema.StateActive, vip4)
+	r.start()
+	r.eventually("refused", func() bool { return r.because("default.web", schema.ConditionPresent, "NotGranted") })
+	r.grant(time.Hour)
+	r.eventually("present", func() bool { return r.is("default.web", schema.ConditionPresent) })
+}
+
+func TestBadDocumentKeepsTheLastGoodOneInForce(t *testing.T) {
+	r, _ := serving(t, time.Hour)
+	path := filepath.Join(ownership.VIPs(r.state, ownership.Elector), "default.web.json")
+	r.asElector(func() { r.check(os.WriteFile(path, []byte(`{"schema":"vipod.vip/1","insta`), 0o640)) })
+	r.eventually("reported", func() bool {
+		c, _ := schema.FindCondition(r.self().Conditions, "DocumentsReadable")
+		return c.Status == schema.False && strings.Contains(c.Message, "default.web")
+	})
+	if !r.has(vip4) || !r.has(vip6) {
+		t.Error("a truncated document removed a VIP")
+	}
+	r.vip("default.web", schema.StateWithdrawn, vip4, vip6)
+	r.eventually("withdrawn", func() bool { return !r.has(vip4) })
+}
+
+func TestFullStateDirectoryDoesNotStopTheKernelWork(t *testing.T) {
+	r, _ := serving(t, time.Hour)
+	for _, dir := range []string{ownership.Dir(r.state, ownership.Vipd), ownership.VIPs(r.state, ownership.Vipd)} {
+		r.check(os.Chown(dir, 0, 0)) // vipd may not write there any more
+	}
+	r.vip("default.web", schema.StateActive, vip4, vip6, "198.51.100.8")
+	r.eventually("address added", func() bool { return r.has("198.51.100.8") })
+	for _, dir := range []string{ownership.Dir(r.state, ownership.Vipd), ownership.VIPs(r.state, ownership.Vipd)} {
+		r.check(os.Chown(dir, ownership.UID(ownership.Vipd), ownership.Group))
+	}
+	r.vip("default.web", schema.StateActive, vip4)
+	r.eventually("status written again", func() bool { s, err := r.status("default.web"); return err == nil && len(s.Addresses) == 1 })
+}
+
+func TestReplacedContainerLeavesEverythingForItsSuccessor(t *testing.T) {
+	r, a := serving(t, time.Hour)
+	r.answerAsElector()
+	r.signal(syscall.SIGTERM)
+	if took := r.exited(); took > 5*time.Second {
+		t.Errorf("took %s", took)
+	}
+	if !r.has(vip4) || !r.has(vip6) || !a.answered(vip4, patience) {
+		t.Error("the VIP did not survive its daemon's replacement")
+	}
+}
+
+func TestStoppedPodLeavesNothing(t *testing.T) {
+	r, _ := serving(t, time.Hour)
+	r.answerAsElector()
+	r.writeNode(func(n *schema.Node) { n.Phase = schema.PhaseStopping })
+	r.signal(syscall.SIGTERM)
+	r.vip("default.web", schema.StateDraining, vip4, vip6)
+	r.eventually("muted after SIGTERM", func() bool { return r.is("default.web", schema.ConditionMuted) })
+	r.writeNode(func(n *schema.Node) { n.Phase = schema.PhaseStopped })
+	r.exited()
+	if r.has(vip4) || r.has(vip6) {
+		t.Error("addresses are left")
+	}
+	if out := r.run("nft", "list", "ruleset"); strings.Contains(out, "vipod") {
+		t.Errorf("the fence is left:\n%s", out)
+	}
+}
+
+func TestSIGKILLAtAnyMomentThenRestartConverges(t *testing.T) {
+	r := newRig(t)
+	r.synced()
+	r.grant(time.Hour)
+	for i := range 12 {
+		ip := fmt.Sprintf("203.0.113.%d", i+1)
+		r.vip("default.web", schema.StateActive, ip, vip6)
+		r.start()
+		for end := time.Now().Add(time.Duration(i*17) * time.Millisecond); time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		r.kill()
+	}
+	r.start()
+	r.eventually("converged", func() bool { return r.is("default.web", schema.ConditionPresent) })
+	list, err := netsafe.Addresses()
+	r.check(err)
+	var ours []string
+	for _, a := range list {
+		if a.Protocol == protocol {
+			ours = append(ours, a.Prefix.String())
+		}
+	}
+	if want := []string{"203.0.113.12/32", vip6 + "/128"}; !slices.Equal(ours, want) {
+		t.Errorf("ours are %v, want %v", ours, want)
+	}
+}
+
+func TestHundredVIPsAreMutedInOneGo(t *testing.T) {
+	r := newRig(t)
+	r.synced()
+	r.grant(time.Hour)
+	r.start()
+	keys := make([]string, 100)
+	write := func(state schema.State) {
+		for i := range keys {
+			keys[i] = fmt.Sprintf("default.web-%d", i)
+			r.vip(keys[i], state, fmt.Sprintf("203.0.113.%d", i+1))
+		}
+	}
+	all := func(condition string) func() bool {
+		return func() bool {
+			return !slices.ContainsFunc(keys, func(k string) bool { return !r.is(k, condition) })
+		}
+	}
+	write(schema.StateActive)
+	r.eventually("present", all(schema.ConditionPresent))
+	r.signal(syscall.SIGSTOP) // so that one pass sees all documents
+	write(schema.StateDraining)
+	r.signal(syscall.SIGCONT)
+	t.Logf("100 VIPs muted after %s", r.eventually("muted", all(schema.ConditionMuted)))
 }

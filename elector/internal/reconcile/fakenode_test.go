@@ -107,6 +107,7 @@ type cluster struct {
 
 func newTestCluster(t *testing.T, nodes int, env map[string]string) *cluster {
 	t.Helper()
+	t.Parallel() // the tests mostly wait for Leases to end
 	c := &cluster{
 		store: newStore(), nodes: map[string]*fakeNode{},
 		wire: &wire{t: t, claims: map[string]map[netip.Addr]time.Duration{}, moves: map[netip.Addr][]string{}},

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/vipod/vipod/elector/internal/claim"
 	"github.com/vipod/vipod/elector/internal/kube"
 )
 
@@ -440,5 +442,28 @@ func TestRequestsDoNotGrowWithServices(t *testing.T) {
 	}
 	if status > 2*services {
 		t.Errorf("%d status writes for %d Services", status, services)
+	}
+}
+
+func TestFullLeaseTakesNoMoreGroups(t *testing.T) {
+	r := &Reconciler{machine: claim.New("n1", claim.Timing{Duration: testDuration, Renew: testRenew})}
+	base := netip.MustParseAddr("2001:db8::").As16()
+	for i := range kube.MaxClaims + 5 {
+		base[14], base[15] = byte(i>>8), byte(i)
+		r.out.Groups = append(r.out.Groups, claim.Group{Addresses: []netip.Addr{netip.AddrFrom16(base)}, Eligible: true})
+	}
+	fit := 0
+	for i, g := range r.groups() {
+		if g.Eligible {
+			fit++
+		} else if !r.full[i] {
+			t.Errorf("group %d is not eligible and not said to be too many", i)
+		}
+	}
+	if fit != kube.MaxClaims || len(r.full) != 5 {
+		t.Errorf("%d groups fit, %d do not", fit, len(r.full))
+	}
+	if !r.out.Groups[len(r.out.Groups)-1].Eligible {
+		t.Error("the plan was changed")
 	}
 }

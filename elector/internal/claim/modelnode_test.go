@@ -76,6 +76,8 @@ type modelNode struct {
 	stream         int // watch connection
 	lastDelivery   time.Duration
 
+	probing map[netip.Addr]bool // arpd is at it
+
 	docs   map[int]document // the state directory
 	gen    int
 	grants [2]time.Duration
@@ -86,7 +88,7 @@ func newModelNode(m *model, i int) *modelNode {
 	n := &modelNode{
 		m: m, name: fmt.Sprintf("n%d", i+1), eligible: true,
 		rate: 1 + (m.rnd.Float64()*2-1)*.01, base: time.Duration(1+m.rnd.IntN(1000)) * time.Second,
-		docs: map[int]document{}, status: map[int]document{},
+		docs: map[int]document{}, status: map[int]document{}, probing: map[netip.Addr]bool{},
 	}
 	n.elector.m = m
 	n.vipd.m = m
@@ -205,9 +207,14 @@ func (n *modelNode) want() {
 func (n *modelNode) settle() {
 	now := n.clock()
 	for _, ip := range n.m.addrs {
-		if n.machine.State(ip).Phase == Probing {
+		if n.machine.State(ip).Phase == Probing && !n.probing[ip] {
+			n.probing[ip] = true
 			n.m.after(n.m.delay(200*ms, time.Second, .1), func() {
-				n.elector.do(func() { n.machine.Probed(n.clock(), ip, true); n.settle() })
+				n.elector.do(func() {
+					n.probing[ip] = false
+					n.machine.Probed(n.clock(), ip, true)
+					n.settle()
+				})
 			})
 		}
 	}

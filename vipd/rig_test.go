@@ -97,7 +97,11 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) makeState() {
 	r.t.Helper()
-	dir, err := os.MkdirTemp("", "vipd-state")
+	base := "/dev/shm" // in memory, as in the pod
+	if _, err := os.Stat(base); err != nil {
+		base = ""
+	}
+	dir, err := os.MkdirTemp(base, "vipd-state")
 	r.check(err)
 	r.t.Cleanup(func() { r.check(os.RemoveAll(dir)) })
 	r.check(os.Chmod(dir, 0o755))

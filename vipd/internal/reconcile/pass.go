@@ -76,10 +76,15 @@ func (r *Reconciler) tryPass(start time.Time) error {
 	if r.in.node == nil {
 		return nil // absent is not empty
 	}
-	r.desired = intent.Desired(intent.Input{
+	r.desired = r.wanted(grants)
+	return r.converge(grants)
+}
+
+// wanted is what the documents want as of now.
+func (r *Reconciler) wanted(grants intent.Grants) plan.Desired {
+	return intent.Desired(intent.Input{
 		Node: *r.in.node, VIPs: r.in.vips, Grants: grants, Boot: r.Boot, Now: now(), Fence: r.fence,
 	})
-	return r.converge(grants)
 }
 
 // protocol marks our addresses.

@@ -10,6 +10,7 @@
 #	TestNetns*  a network namespace of their own, so root   make test-netns
 #	TestVM*     a virtual machine                           make test-vm
 #	TestE2E*    a lab with the real daemons and API server  make test-e2e
+#	TestModel*  minutes: random schedules of a whole cluster  make test-model
 #	others      nothing                                     make test-unit
 #
 # A test that cannot get what it needs skips, unless VIPOD_REQUIRE_NETNS=1
@@ -107,12 +108,20 @@ packages: ## Install the Debian packages that tests and demo need
 .PHONY: test
 test: export VIPOD_REQUIRE_NETNS := 1
 test: export VIPOD_REQUIRE_VM := 1
-test: packages test-unit test-netns test-vm test-e2e ## All tests; as root
+test: packages test-unit test-model test-netns test-vm test-e2e ## All tests; as root
 
 .PHONY: test-unit
 test-unit: ## Tests without privilege, fuzz seeds included
 	@echo "--- unit tests: a few minutes the first time, seconds when nothing changed"
-	$(call in_modules,$(OURS),go test -race -skip '^Test(Netns|VM|E2E)' ./...)
+	$(call in_modules,$(OURS),go test -race -skip '^Test(Netns|VM|E2E|Model)' ./...)
+
+# How many random schedules the models run.
+SCHEDULES ?= 10000
+
+.PHONY: test-model
+test-model: ## The ownership protocol under random schedules, SCHEDULES of them
+	@echo "--- $(SCHEDULES) random schedules of a whole cluster: about 3 minutes"
+	@cd elector && VIPOD_SCHEDULES=$(SCHEDULES) go test -v -timeout 60m -run '^TestModel' ./internal/claim
 
 # $(call tests_named,prefix,flags) runs the tests of that name, in the packages
 # that have some. -p 1 because they measure; -count=1 because a cached result

@@ -476,8 +476,8 @@ func TestModelFindsAMissingRule(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const most = 3000
-			for seed := range uint64(most) {
+			most := uint64(schedules(t, 10000))
+			for seed := range most {
 				if m := runModel(seed, weak, false); m.violation != "" {
 					t.Logf("found in schedule %d: %s", seed, m.violation)
 					return

@@ -290,7 +290,7 @@ func (n *modelNode) flicker() {
 			n.elector.do(n.want)
 		})
 	}
-	set(n.m.delay(5*ms, 50*ms, .1), false)
+	set(n.m.delay(2*ms, 20*ms, .1), false)
 	set(300*ms, true)
 }
 

@@ -18,8 +18,8 @@ import (
 // observe is what elector remembers of what it saw, to tell people about
 // changes and to keep Services' status.
 type observe struct {
-	next      time.Duration // when to look again at the latest
-	active    map[string]bool
+	next      time.Duration            // when to look again at the latest
+	active    map[string]string        // VIPs that this node serves, and their addresses
 	unserved  map[string]time.Duration // VIPs without an owner, and since when
 	orphans   map[string]time.Duration // Services with a status that nobody serves
 	published map[string][]corev1.LoadBalancerIngress
@@ -30,7 +30,7 @@ type observe struct {
 
 func newObserve() observe {
 	return observe{
-		active: map[string]bool{}, unserved: map[string]time.Duration{}, orphans: map[string]time.Duration{},
+		active: map[string]string{}, unserved: map[string]time.Duration{}, orphans: map[string]time.Duration{},
 		published: map[string][]corev1.LoadBalancerIngress{}, told: map[kube.Event]bool{},
 	}
 }
@@ -115,13 +115,15 @@ func (r *Reconciler) transitions() {
 // lookAtVIPs looks at every Service's VIP.
 func (r *Reconciler) lookAtVIPs(now time.Duration, state map[kube.Event]bool) {
 	unserved := map[string]time.Duration{}
-	active, rivalled := map[string]bool{}, map[string]time.Duration{}
+	active, rivalled := map[string]string{}, map[string]time.Duration{}
 	for i := range r.out.VIPs {
 		v := &r.out.VIPs[i]
 		doc := r.book.VIP(v.Key)
 		if r.serves(doc) {
-			active[v.Key] = true
 			r.publish(v, doc)
+			active[v.Key] = list(doc.Addresses)
+		} else if was, ok := r.active[v.Key]; ok && doc != nil && doc.State == schema.StateActive {
+			active[v.Key] = was // vipd is about to follow a change
 		}
 		r.lookAtConflicts(now, v, doc, state, rivalled)
 		if r.held(now, v) {
@@ -136,17 +138,17 @@ func (r *Reconciler) lookAtVIPs(now time.Duration, state map[kube.Event]bool) {
 			r.observe.next = min(r.observe.next, at)
 		} else if why := r.whyNot(v); why != "" && r.speaker(now) {
 			state[r.about(v, true, "NoEligibleNode", "Placing",
-				fmt.Sprintf("no node serves %s; on node %s: %s", list(v), r.Config.NodeName, why))] = true
+				fmt.Sprintf("no node serves %s; on node %s: %s", list(v.Addresses), r.Config.NodeName, why))] = true
 		}
 		if r.full[v.Group] && v.Group != plan.NoGroup {
 			state[r.about(v, true, "NodeFull", "Placing", fmt.Sprintf(
 				"node %s serves %d addresses already, as many as fit into its Lease", r.Config.NodeName, kube.MaxClaims))] = true
 		}
 	}
-	for key := range r.active {
-		if v := r.byKey[key]; v != nil && !active[key] {
-			r.teller.tell(r.about(v, false, "VIPReleased", "Releasing",
-				fmt.Sprintf("node %s no longer serves %s", r.Config.NodeName, list(v))))
+	for key, was := range r.active {
+		if _, still := active[key]; !still && r.byKey[key] != nil {
+			r.teller.tell(r.about(r.byKey[key], false, "VIPReleased", "Releasing",
+				fmt.Sprintf("node %s no longer serves %s", r.Config.NodeName, was)))
 		}
 	}
 	r.unserved, r.active, r.rivalled = unserved, active, rivalled
@@ -228,9 +230,9 @@ func (r *Reconciler) about(v *plan.VIP, warning bool, reason, action, message st
 	}
 }
 
-func list(v *plan.VIP) string {
+func list(addresses []schema.Address) string {
 	var out []string
-	for _, a := range v.Addresses {
+	for _, a := range addresses {
 		out = append(out, a.IP.String())
 	}
 	return strings.Join(out, ", ")

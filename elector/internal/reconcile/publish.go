@@ -34,8 +34,8 @@ func (r *Reconciler) publish(v *plan.VIP, doc *schema.VIP) {
 		return
 	}
 	host, node := svc.Annotations[kube.AnnotationHost], r.Config.NodeName
-	if !r.active[v.Key] {
-		message := fmt.Sprintf("node %s serves %s", node, list(v))
+	if r.active[v.Key] != list(doc.Addresses) {
+		message := fmt.Sprintf("node %s serves %s", node, list(doc.Addresses))
 		if host != "" && host != node {
 			r.teller.tell(r.about(v, false, "OwnerChanged", "Claiming", message+", before it was "+host))
 		} else {

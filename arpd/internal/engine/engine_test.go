@@ -460,8 +460,7 @@ func TestAnAnsweredProbeIsRefusedAndRepeatedAfterThirtySeconds(t *testing.T) {
 		kind frame.Kind
 		ip   netip.Addr
 	}{
-		{frame.Reply, vip4}, {frame.Request, vip4}, {frame.Probe, vip4},
-		{frame.Advertisement, vip6}, {frame.Solicitation, vip6},
+		{frame.Reply, vip4}, {frame.Request, vip4}, {frame.Advertisement, vip6},
 	}
 	for _, c := range answers {
 		t.Run(c.kind.String(), func(t *testing.T) {
@@ -484,6 +483,22 @@ func TestAnAnsweredProbeIsRefusedAndRepeatedAfterThirtySeconds(t *testing.T) {
 				b.hear(stranger, c.kind, c.ip)
 				if got := b.unclaimed(c.ip); got != schema.False {
 					t.Errorf("%s after a late claim, want False", got)
+				}
+			})
+		})
+	}
+}
+
+func TestAnothersProbeIsNoAnswer(t *testing.T) {
+	for ip, kind := range map[netip.Addr]frame.Kind{vip4: frame.Probe, vip6: frame.Solicitation} {
+		t.Run(kind.String(), func(t *testing.T) {
+			run(t, func(b *bench) {
+				b.set(probe(1, ip))
+				after(120 * time.Millisecond)
+				b.hear(stranger, kind, ip)
+				after(time.Second)
+				if got := b.unclaimed(ip); got != schema.True {
+					t.Errorf("%s, want True", got)
 				}
 			})
 		})

@@ -42,6 +42,12 @@ func (s *Schedule) Heard(link int, c frame.Claim, now time.Duration) bool {
 	if contested {
 		s.contest(a, c.MAC, now)
 	}
+	// Another host's probe is no answer to ours, as RFC 5227 section 2.1.1 has
+	// it: it is most likely another node of ours, with which the Leases decide
+	// who goes first. A stranger that goes on to claim is heard then.
+	if c.Probe {
+		return contested
+	}
 	for _, p := range s.probed[key] {
 		s.answered(p, c.MAC, now)
 	}

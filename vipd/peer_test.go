@@ -86,6 +86,8 @@ func (a *asker) claim(ip netip.Addr) bool {
 		return ip.Is4() && [4]byte(f[28:32]) == ip.As4()
 	case n >= 78 && binary.BigEndian.Uint16(f[12:]) == unix.ETH_P_IPV6 && f[20] == unix.IPPROTO_ICMPV6 && f[54] == 136:
 		return ip.Is6() && [16]byte(f[62:78]) == ip.As16()
+	case n >= 78 && binary.BigEndian.Uint16(f[12:]) == unix.ETH_P_IPV6 && f[20] == unix.IPPROTO_ICMPV6 && f[54] == 135:
+		return ip.Is6() && [16]byte(f[22:38]) == ip.As16()
 	}
 	return false
 }

@@ -72,6 +72,7 @@ type rig struct {
 	node     schema.Node
 	elector  *statefile.Writer
 	vips     *statefile.Writer
+	wrote    map[string]schema.Observed // the newest document of each VIP
 }
 
 func newRig(t *testing.T) *rig {
@@ -79,7 +80,7 @@ func newRig(t *testing.T) *rig {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	r := &rig{t: t, ns: nstest.New(t), peer: nstest.Peer(t), log: &lockedBuffer{}}
+	r := &rig{t: t, ns: nstest.New(t), peer: nstest.Peer(t), log: &lockedBuffer{}, wrote: map[string]schema.Observed{}}
 	nstest.Veth(t, r.ns, "v0", r.peer, "v1")
 	r.ns.Add(t, "v0", "198.51.100.1/24")
 	r.ns.Add(t, "v0", "2001:db8::1/64")
@@ -179,6 +180,7 @@ func (r *rig) vip(key string, state schema.State, ips ...string) {
 		doc.Addresses = append(doc.Addresses, schema.Address{IP: ip, PrefixLength: ip.BitLen(), Interface: "v0", Source: schema.SourceStatic})
 	}
 	r.write(r.vips, key, &doc)
+	r.wrote[key] = doc.Seen()
 }
 
 func (r *rig) drop(key string) {
@@ -329,14 +331,15 @@ func (r *rig) status(key string) (schema.Status, error) {
 	return statefile.Read[schema.Status](filepath.Join(ownership.VIPs(r.state, ownership.Vipd), key+".json"), ownership.UID(ownership.Vipd))
 }
 
-// is says whether the VIP's condition is True.
+// is says whether the VIP's condition is True for its newest document.
 func (r *rig) is(key, condition string) bool {
 	s, err := r.status(key)
-	return err == nil && schema.IsTrue(s.Conditions, condition)
+	return err == nil && s.Observed == r.wrote[key] && schema.IsTrue(s.Conditions, condition)
 }
 
-func (r *rig) because(key, condition, reason string) bool {
-	s, err := r.status(key)
+// because says whether the VIP's condition is False for the reason.
+func (r *rig) because(condition, reason string) bool {
+	s, err := r.status("default.web")
 	c, ok := schema.FindCondition(s.Conditions, condition)
 	return err == nil && ok && c.Status == schema.False && c.Reason == reason
 }

@@ -125,6 +125,35 @@ func TestDrainingMutesButServesWhoKnowsTheWay(t *testing.T) {
 	r.eventually("status gone", func() bool { _, err := r.status("default.web"); return err != nil })
 }
 
+func TestMuteAlsoStopsQuestionsFromTheVIP(t *testing.T) {
+	r, a := serving(t, time.Hour)
+	// To a neighbor that nobody has seen, the kernel asks with the packet's
+	// own source.
+	asks := func(vip, stranger string) bool {
+		a.forget()
+		c, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(vip), 0)),
+			net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(stranger), 9)))
+		r.check(err)
+		defer func() { _ = c.Close() }()
+		_, err = c.Write([]byte("hello"))
+		r.check(err)
+		for range 15 {
+			if a.claim(netip.MustParseAddr(vip)) {
+				return true
+			}
+		}
+		return false
+	}
+	if !asks(vip4, "198.51.100.40") || !asks(vip6, "2001:db8::40") {
+		t.Fatal("an active VIP does not ask: the test shows nothing")
+	}
+	r.vip("default.web", schema.StateDraining, vip4, vip6)
+	r.eventually("muted", func() bool { return r.is("default.web", schema.ConditionMuted) })
+	if asks(vip4, "198.51.100.41") || asks(vip6, "2001:db8::41") {
+		t.Error("a muted VIP is claimed by a question")
+	}
+}
+
 func (r *rig) seenNode() schema.Observed {
 	return schema.Observed{Instance: r.elector.Instance(), Generation: r.node.Generation}
 }
@@ -175,7 +204,7 @@ func TestForeignAddressIsNeverTouched(t *testing.T) {
 	r.grant(time.Hour)
 	r.vip("default.web", schema.StateActive, vip4, vip6)
 	r.start()
-	r.eventually("refused", func() bool { return r.because("default.web", schema.ConditionPresent, "ForeignAddress") })
+	r.eventually("refused", func() bool { return r.because(schema.ConditionPresent, "ForeignAddress") })
 	r.drop("default.web")
 	r.eventually("status gone", func() bool { _, err := r.status("default.web"); return err != nil })
 	if after, _ := r.address(vip4); after != before4 {
@@ -204,7 +233,7 @@ func TestOutsideDamageIsRepaired(t *testing.T) {
 		"nft flush chain": func() { r.run("nft", "flush", "chain", "netdev", "vipod_fence", "egress_v0") },
 		"link down and up": func() {
 			r.ns.SetUp(t, "v0", false)
-			r.eventually("seen down", func() bool { return r.because("default.web", schema.ConditionPresent, "LinkDown") })
+			r.eventually("seen down", func() bool { return r.because(schema.ConditionPresent, "LinkDown") })
 			r.ns.SetUp(t, "v0", true)
 			r.ns.Add(t, "v0", "2001:db8::1/64")
 		},
@@ -229,7 +258,7 @@ func TestOutsideDamageIsRepaired(t *testing.T) {
 func TestLinkMadeAnewGetsAddressesAndFence(t *testing.T) {
 	r, _ := serving(t, time.Hour)
 	r.ns.Delete(t, "v0")
-	r.eventually("seen gone", func() bool { return r.because("default.web", schema.ConditionPresent, "LinkMissing") })
+	r.eventually("seen gone", func() bool { return r.because(schema.ConditionPresent, "LinkMissing") })
 	nstest.Veth(t, r.ns, "v0", r.peer, "v1")
 	r.ns.Add(t, "v0", "198.51.100.1/24")
 	r.ns.Add(t, "v0", "2001:db8::1/64")
@@ -280,7 +309,7 @@ func TestAddressWithoutAGrantIsNotAdded(t *testing.T) {
 	r.synced()
 	r.vip("default.web", schema.StateActive, vip4)
 	r.start()
-	r.eventually("refused", func() bool { return r.because("default.web", schema.ConditionPresent, "NotGranted") })
+	r.eventually("refused", func() bool { return r.because(schema.ConditionPresent, "NotGranted") })
 	r.grant(time.Hour)
 	r.eventually("present", func() bool { return r.is("default.web", schema.ConditionPresent) })
 }

@@ -35,9 +35,9 @@ const (
 //	  set granted_node { type ifname; timeout } and the same for control_plane
 //	  chain egress_eth0 { type filter hook egress device eth0 priority 0
 //	    ARP whose sender is in muted4, drop
-//	    NA whose target is in muted6, drop
+//	    NA whose target or NS whose source is in muted6, drop
 //	    oifname not in granted_node, ARP whose sender is in vips4_node, drop
-//	    oifname not in granted_node, NA whose target is in vips6_node, drop
+//	    oifname not in granted_node, NA whose target or NS whose source is in vips6_node, drop
 //	    and the same for control_plane
 //	  }
 //	}

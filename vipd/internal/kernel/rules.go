@@ -16,8 +16,10 @@ const (
 	arpSender   = 8  // behind which the sender's IPv4 address follows
 	ndpType     = 40 // RFC 4861 4.4 behind the fixed IPv6 header
 	ndpTarget   = 48
+	ndpSolicit  = 135
 	ndpAdvert   = 136
 	ip6NextHead = 6
+	ip6Source   = 8
 )
 
 func (f *fence) chain(link string) *nftables.Chain {
@@ -56,7 +58,8 @@ func (f *fence) rules(chain *nftables.Chain) []*nftables.Rule {
 		for _, length := range hardwareLengths {
 			add(when, arpFrom(plan.SetName(set, g, true), length))
 		}
-		add(when, advertOf(plan.SetName(set, g, false)))
+		add(when, neighborDiscovery(ndpAdvert, ndpTarget, plan.SetName(set, g, false)))
+		add(when, neighborDiscovery(ndpSolicit, ip6Source, plan.SetName(set, g, false)))
 	}
 	drop("muted", "", nil)
 	for _, g := range plan.Grants {
@@ -83,14 +86,15 @@ func arpFrom(set string, length uint8) []expr.Any {
 		&expr.Lookup{SourceRegister: 1, SetName: set})
 }
 
-// advertOf matches neighbour advertisements for a target in the set. One
-// behind an extension header passes: neither Linux nor arpd sends such, and
-// hosts that follow RFC 6980 and its kin ignore it.
-func advertOf(set string) []expr.Any {
+// neighborDiscovery matches messages of a type that have an address of the
+// set at the offset: advertisements by their target, and solicitations by
+// their source, from which the receiver learns as well (RFC 4861 7.2.3). One
+// behind an extension header passes: neither Linux nor arpd sends such.
+func neighborDiscovery(kind byte, offset uint32, set string) []expr.Any {
 	return append(protocol(unix.ETH_P_IPV6),
 		load(ip6NextHead, 1), equal([]byte{unix.IPPROTO_ICMPV6}),
-		load(ndpType, 1), equal([]byte{ndpAdvert}),
-		load(ndpTarget, 16),
+		load(ndpType, 1), equal([]byte{kind}),
+		load(offset, 16),
 		&expr.Lookup{SourceRegister: 1, SetName: set})
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vipod/vipod/shared/ownership"
@@ -36,6 +37,15 @@ type file struct {
 	// addresses are those that the VIP wanted, nil when an earlier process
 	// wrote the file.
 	addresses []netip.Addr
+	// facts are what the file says, as far as a pass can change it.
+	facts facts
+}
+
+// facts are equal when two passes would write the same.
+type facts struct {
+	observed   schema.Observed
+	conditions string
+	present    string
 }
 
 func newReporter(log *slog.Logger, dir, instance string) (*reporter, error) {
@@ -106,6 +116,11 @@ func (r *Reconciler) reportAll(now time.Time) {
 func (r *Reconciler) reportVIP(vip schema.VIP, verdicts map[netip.Addr]plan.Verdict, now time.Time) error {
 	f := r.report.files[vip.Key]
 	status := schema.Status{Key: vip.Key, Observed: vip.Seen()}
+	conditions := r.conditions(vip, verdicts)
+	current := factsOf(vip, conditions, verdicts)
+	if f.facts == current {
+		return nil // most of thousands, on most passes
+	}
 	f.addresses = []netip.Addr{}
 	for _, a := range vip.Addresses {
 		v := verdicts[a.IP]
@@ -116,13 +131,32 @@ func (r *Reconciler) reportVIP(vip schema.VIP, verdicts map[netip.Addr]plan.Verd
 		status.Addresses = append(status.Addresses, schema.AddressStatus{IP: a.IP, Interface: link, Present: v.Present})
 		f.addresses = append(f.addresses, a.IP)
 	}
-	for _, c := range r.conditions(vip, verdicts) {
+	for _, c := range conditions {
 		f.conditions = schema.SetCondition(f.conditions, c, now)
 	}
 	status.Conditions = slices.Clone(f.conditions)
-	r.report.files[vip.Key] = f
 	_, err := r.report.vips.Write(vip.Key, &status)
+	if f.facts = current; err != nil {
+		f.facts = facts{} // to be written by the next pass
+	}
+	r.report.files[vip.Key] = f
 	return err
+}
+
+func factsOf(vip schema.VIP, conditions []schema.Condition, verdicts map[netip.Addr]plan.Verdict) facts {
+	var text, present strings.Builder
+	for _, c := range conditions {
+		text.WriteString(string(c.Status) + " " + c.Reason + " " + c.Message + "\n")
+	}
+	for _, a := range vip.Addresses {
+		v := verdicts[a.IP]
+		present.WriteString(v.Link)
+		if v.Present {
+			present.WriteString("+")
+		}
+		present.WriteString("\n")
+	}
+	return facts{observed: vip.Seen(), conditions: text.String(), present: present.String()}
 }
 
 // conditions says how a VIP stands.

@@ -134,7 +134,8 @@ func (m *Machine) Want(now time.Duration, groups []Group, ready bool) {
 }
 
 // Silent says that no frame of this node claims the address any more: vipd
-// has muted or removed it.
+// has muted or removed it. What follows from it follows at the next Tick, so
+// that thousands of answers cost one look at everything.
 func (m *Machine) Silent(now time.Duration, ip netip.Addr) {
 	if a := m.addrs[ip]; a != nil && a.Phase == Draining {
 		if a.lost {
@@ -143,7 +144,6 @@ func (m *Machine) Silent(now time.Duration, ip netip.Addr) {
 			m.release(now, a)
 		}
 	}
-	m.step(now)
 }
 
 func (m *Machine) release(now time.Duration, a *address) {
@@ -152,6 +152,7 @@ func (m *Machine) release(now time.Duration, a *address) {
 }
 
 // Probed is the answer to Probing: whether nobody answers for the address.
+// What follows from it follows at the next Tick.
 func (m *Machine) Probed(now time.Duration, ip netip.Addr, free bool) {
 	a := m.addrs[ip]
 	if a == nil || a.Phase != Probing {
@@ -161,7 +162,6 @@ func (m *Machine) Probed(now time.Duration, ip netip.Addr, free bool) {
 	if free {
 		a.probed = now
 	}
-	m.step(now)
 }
 
 // Suspend stops the renewals while vipd does not answer: a release would not

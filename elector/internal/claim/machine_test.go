@@ -73,6 +73,7 @@ func (b *bench) own(ips ...netip.Addr) {
 	b.want(true, ips...)
 	for _, ip := range ips {
 		b.m.Probed(b.now, ip, true)
+		b.m.Tick(b.now)
 	}
 	b.write()
 	for _, ip := range ips {
@@ -119,6 +120,7 @@ func TestAddressIsOwnedOnlyWhenTheClaimCameBackOnTheWatch(t *testing.T) {
 	b := newBench(t)
 	b.want(true, ip1)
 	b.m.Probed(b.now, ip1, true)
+	b.m.Tick(b.now)
 	b.is(ip1, Claiming)
 	if _, ok := b.m.Next(b.now); !ok {
 		t.Fatal("no update is due")
@@ -136,6 +138,7 @@ func TestEarlierClaimOfALiveLeaseWins(t *testing.T) {
 	b := newBench(t)
 	b.want(true, ip1)
 	b.m.Probed(b.now, ip1, true)
+	b.m.Tick(b.now)
 	b.other("n2", ip1)
 	b.write()
 	b.is(ip1, Idle)
@@ -152,6 +155,7 @@ func TestEarlierClaimCountsThoughItsLeaseLooksDeadAfterAFreeze(t *testing.T) {
 	b := newBench(t)
 	b.want(true, ip1)
 	b.m.Probed(b.now, ip1, true)
+	b.m.Tick(b.now)
 	b.other("n2", ip1)
 	b.now += 4600 * ms
 	if _, ok := b.m.Next(b.now); !ok {
@@ -209,6 +213,7 @@ func TestLeaseMissingFromANewListHoldsEverything(t *testing.T) {
 	b.is(ip1, Probing)
 	b.m.Relist(b.now, []Lease{{Node: "n1", Version: 1, Duration: 5 * second, Ready: true}})
 	b.m.Probed(b.now, ip1, true)
+	b.m.Tick(b.now)
 	b.is(ip1, Probing)
 	for range 4 {
 		b.pass(second)
@@ -275,6 +280,7 @@ func TestDrainedAddressIsReleasedOnlyWhenSilent(t *testing.T) {
 		t.Errorf("released before it was silent: %v", u.Claims)
 	}
 	b.m.Silent(b.now, ip1)
+	b.m.Tick(b.now)
 	b.is(ip1, Released)
 	b.pass(spacing)
 	if u := b.write(); len(u.Claims) != 0 {
@@ -301,6 +307,7 @@ func TestEditedLeaseMakesTheAddressSilentBeforeItIsClaimedAgain(t *testing.T) {
 	b.want(true, ip1)
 	b.is(ip1, Draining)
 	b.m.Silent(b.now, ip1)
+	b.m.Tick(b.now)
 	b.is(ip1, Claiming)
 }
 
@@ -327,8 +334,10 @@ func TestStrangersAddressIsNotClaimed(t *testing.T) {
 	b.want(true, ip1)
 	b.is(ip1, Probing)
 	b.m.Probed(b.now, ip1, false)
+	b.m.Tick(b.now)
 	b.is(ip1, Probing)
 	b.m.Probed(b.now, ip1, true)
+	b.m.Tick(b.now)
 	b.is(ip1, Claiming)
 }
 

@@ -337,10 +337,10 @@ func (r *rig) is(key, condition string) bool {
 	return err == nil && s.Observed == r.wrote[key] && schema.IsTrue(s.Conditions, condition)
 }
 
-// because says whether the VIP's condition is False for the reason.
-func (r *rig) because(condition, reason string) bool {
+// absentBecause says whether the VIP is not present for the reason.
+func (r *rig) absentBecause(reason string) bool {
 	s, err := r.status("default.web")
-	c, ok := schema.FindCondition(s.Conditions, condition)
+	c, ok := schema.FindCondition(s.Conditions, schema.ConditionPresent)
 	return err == nil && ok && c.Status == schema.False && c.Reason == reason
 }
 

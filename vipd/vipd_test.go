@@ -1,12 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -204,7 +202,7 @@ func TestForeignAddressIsNeverTouched(t *testing.T) {
 	r.grant(time.Hour)
 	r.vip("default.web", schema.StateActive, vip4, vip6)
 	r.start()
-	r.eventually("refused", func() bool { return r.because(schema.ConditionPresent, "ForeignAddress") })
+	r.eventually("refused", func() bool { return r.absentBecause("ForeignAddress") })
 	r.drop("default.web")
 	r.eventually("status gone", func() bool { _, err := r.status("default.web"); return err != nil })
 	if after, _ := r.address(vip4); after != before4 {
@@ -233,7 +231,7 @@ func TestOutsideDamageIsRepaired(t *testing.T) {
 		"nft flush chain": func() { r.run("nft", "flush", "chain", "netdev", "vipod_fence", "egress_v0") },
 		"link down and up": func() {
 			r.ns.SetUp(t, "v0", false)
-			r.eventually("seen down", func() bool { return r.because(schema.ConditionPresent, "LinkDown") })
+			r.eventually("seen down", func() bool { return r.absentBecause("LinkDown") })
 			r.ns.SetUp(t, "v0", true)
 			r.ns.Add(t, "v0", "2001:db8::1/64")
 		},
@@ -258,7 +256,7 @@ func TestOutsideDamageIsRepaired(t *testing.T) {
 func TestLinkMadeAnewGetsAddressesAndFence(t *testing.T) {
 	r, _ := serving(t, time.Hour)
 	r.ns.Delete(t, "v0")
-	r.eventually("seen gone", func() bool { return r.because(schema.ConditionPresent, "LinkMissing") })
+	r.eventually("seen gone", func() bool { return r.absentBecause("LinkMissing") })
 	nstest.Veth(t, r.ns, "v0", r.peer, "v1")
 	r.ns.Add(t, "v0", "198.51.100.1/24")
 	r.ns.Add(t, "v0", "2001:db8::1/64")
@@ -309,7 +307,7 @@ func TestAddressWithoutAGrantIsNotAdded(t *testing.T) {
 	r.synced()
 	r.vip("default.web", schema.StateActive, vip4)
 	r.start()
-	r.eventually("refused", func() bool { return r.because(schema.ConditionPresent, "NotGranted") })
+	r.eventually("refused", func() bool { return r.absentBecause("NotGranted") })
 	r.grant(time.Hour)
 	r.eventually("present", func() bool { return r.is("default.web", schema.ConditionPresent) })
 }
@@ -341,86 +339,4 @@ func TestFullStateDirectoryDoesNotStopTheKernelWork(t *testing.T) {
 	}
 	r.vip("default.web", schema.StateActive, vip4)
 	r.eventually("status written again", func() bool { s, err := r.status("default.web"); return err == nil && len(s.Addresses) == 1 })
-}
-
-func TestReplacedContainerLeavesEverythingForItsSuccessor(t *testing.T) {
-	r, a := serving(t, time.Hour)
-	r.answerAsElector()
-	r.signal(syscall.SIGTERM)
-	if took := r.exited(); took > 5*time.Second {
-		t.Errorf("took %s", took)
-	}
-	if !r.has(vip4) || !r.has(vip6) || !a.answered(vip4, patience) {
-		t.Error("the VIP did not survive its daemon's replacement")
-	}
-}
-
-func TestStoppedPodLeavesNothing(t *testing.T) {
-	r, _ := serving(t, time.Hour)
-	r.answerAsElector()
-	r.writeNode(func(n *schema.Node) { n.Phase = schema.PhaseStopping })
-	r.signal(syscall.SIGTERM)
-	r.vip("default.web", schema.StateDraining, vip4, vip6)
-	r.eventually("muted after SIGTERM", func() bool { return r.is("default.web", schema.ConditionMuted) })
-	r.writeNode(func(n *schema.Node) { n.Phase = schema.PhaseStopped })
-	r.exited()
-	if r.has(vip4) || r.has(vip6) {
-		t.Error("addresses are left")
-	}
-	if out := r.run("nft", "list", "ruleset"); strings.Contains(out, "vipod") {
-		t.Errorf("the fence is left:\n%s", out)
-	}
-}
-
-func TestSIGKILLAtAnyMomentThenRestartConverges(t *testing.T) {
-	r := newRig(t)
-	r.synced()
-	r.grant(time.Hour)
-	for i := range 12 {
-		ip := fmt.Sprintf("203.0.113.%d", i+1)
-		r.vip("default.web", schema.StateActive, ip, vip6)
-		r.start()
-		for end := time.Now().Add(time.Duration(i*17) * time.Millisecond); time.Now().Before(end); {
-			time.Sleep(time.Millisecond)
-		}
-		r.kill()
-	}
-	r.start()
-	r.eventually("converged", func() bool { return r.is("default.web", schema.ConditionPresent) })
-	list, err := netsafe.Addresses()
-	r.check(err)
-	var ours []string
-	for _, a := range list {
-		if a.Protocol == protocol {
-			ours = append(ours, a.Prefix.String())
-		}
-	}
-	if want := []string{"203.0.113.12/32", vip6 + "/128"}; !slices.Equal(ours, want) {
-		t.Errorf("ours are %v, want %v", ours, want)
-	}
-}
-
-func TestHundredVIPsAreMutedInOneGo(t *testing.T) {
-	r := newRig(t)
-	r.synced()
-	r.grant(time.Hour)
-	r.start()
-	keys := make([]string, 100)
-	write := func(state schema.State) {
-		for i := range keys {
-			keys[i] = fmt.Sprintf("default.web-%d", i)
-			r.vip(keys[i], state, fmt.Sprintf("203.0.113.%d", i+1))
-		}
-	}
-	all := func(condition string) func() bool {
-		return func() bool {
-			return !slices.ContainsFunc(keys, func(k string) bool { return !r.is(k, condition) })
-		}
-	}
-	write(schema.StateActive)
-	r.eventually("present", all(schema.ConditionPresent))
-	r.signal(syscall.SIGSTOP) // so that one pass sees all documents
-	write(schema.StateDraining)
-	r.signal(syscall.SIGCONT)
-	t.Logf("100 VIPs muted after %s", r.eventually("muted", all(schema.ConditionMuted)))
 }

@@ -104,7 +104,7 @@ func TestNothingIsClaimedWithoutAGrant(t *testing.T) {
 }
 
 func TestGrantIsCountedFromWhenTheRenewalWasSent(t *testing.T) {
-	b := &bench{t: t, m: New("n1", modelTiming), now: boot}
+	b := &bench{m: New("n1", modelTiming), now: boot}
 	b.m.Relist(b.now, nil)
 	if _, ok := b.m.Next(b.now); !ok {
 		t.Fatal("no update is due")

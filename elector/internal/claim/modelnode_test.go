@@ -37,7 +37,6 @@ type watchEvent struct {
 	lease   Lease
 	deleted bool
 	record  *Record
-	list    bool
 }
 
 // document is one VIP document; the lock's has index len(addrs).

@@ -57,7 +57,7 @@ type Config struct {
 	Notices []string
 }
 
-// Auto, as an interface, stands for the link whose own subnet holds the VIP.
+// Auto as an interface stands for the link whose own subnet holds the VIP.
 const Auto = "auto"
 
 // Subnet says which prefix lengths VIPs get.

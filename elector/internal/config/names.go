@@ -8,7 +8,7 @@ func isLabel(s string) bool {
 		return false
 	}
 	return !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-')
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-'
 	})
 }
 

@@ -178,9 +178,9 @@ func TestParseErrors(t *testing.T) {
 		{"all at once, each with its origin", input{
 			args: []string{"--port=0", "--config-file", "/config.yaml"},
 			env:  env("vip_arp", "maybe", "vip_leaseduration", "1"),
-			file: "vip_routingprotocol: 3\nvip_interfce: eth0\n",
+			file: "vip_routingprotocol: 3\nvip_interfaze: eth0\n",
 		}, []string{
-			`config_file /config.yaml: line 2: "vip_interfce": unknown setting: did you mean vip_interface?`,
+			`config_file /config.yaml: line 2: "vip_interfaze": unknown setting: did you mean vip_interface?`,
 			`vip_arp (environment): "maybe" is not allowed: want true or false`,
 			`vip_routingprotocol (file, line 1): "3" is not allowed: want a number, 4 to 255`,
 			`vip_leaseduration (environment): "1" is not allowed: want seconds, or a duration such as 1500ms, 2s to 1h0m0s`,

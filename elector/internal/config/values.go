@@ -103,8 +103,10 @@ func port(field func(*raw) *uint16) value {
 	})
 }
 
-// duration takes a bare number in the given unit, or a Go duration.
-func duration(field func(*raw) *time.Duration, unit, low, high time.Duration) value {
+// duration takes a bare number in the given unit, or a Go duration, up to an
+// hour.
+func duration(field func(*raw) *time.Duration, unit, low time.Duration) value {
+	const high = hour
 	name := map[time.Duration]string{time.Second: "seconds", time.Millisecond: "milliseconds"}[unit]
 	allowed := fmt.Sprintf("%s, or a duration such as 1500ms, %s to %s", name, low, high)
 	return into(allowed, field, func(text string) (time.Duration, error) {
@@ -155,7 +157,7 @@ func link(field func(*raw) *string, empty string) value {
 func instance(field func(*raw) *string) value {
 	return matching("up to 243 letters, digits, dots, dashes and underscores", field, func(s string) bool {
 		return len(s) <= 243 && !strings.ContainsFunc(s, func(r rune) bool {
-			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_')
+			return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '-' && r != '_'
 		})
 	})
 }

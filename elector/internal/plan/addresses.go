@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -128,14 +129,16 @@ func (p *planner) giveAddresses(s *service) {
 		if err == nil {
 			err = p.allowed(s, a)
 		}
-		switch err.(type) {
-		case nil:
+		var notBuilt errNotBuilt
+		var inUse errInUse
+		switch {
+		case err == nil:
 			if !slices.Contains(s.addresses, a) {
 				s.addresses = append(s.addresses, a)
 			}
-		case errNotBuilt:
+		case errors.As(err, &notBuilt):
 			p.refuse(s, ReasonNotSupported, "address %s is refused: it %v", config.Quote(text), err)
-		case errInUse:
+		case errors.As(err, &inUse):
 			p.refuse(s, ReasonAddressInUse, "address %s is refused: %v", a, err)
 		default:
 			p.refuse(s, ReasonAddressRefused, "address %s is refused: it %v", config.Quote(text), err)

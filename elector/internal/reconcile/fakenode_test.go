@@ -91,7 +91,6 @@ type fakeNode struct {
 	arpdUp  atomic.Bool
 	apiDown atomic.Bool // the local API server
 	linkUp  atomic.Bool
-	mute    atomic.Bool // vipd acts on documents
 	mu      sync.Mutex
 	taken   map[netip.Addr]string // strangers by address
 	cancel  context.CancelFunc    // of the elector
@@ -203,17 +202,15 @@ func (n *fakeNode) kill() {
 	n.r = nil
 }
 
-// stop ends the elector like SIGTERM and returns how long it took.
-func (n *fakeNode) stop() time.Duration {
+// stop ends the elector like SIGTERM.
+func (n *fakeNode) stop() {
 	n.t.Helper()
-	begin := time.Now()
 	n.cancel()
 	if err := <-n.ended; err != nil {
 		n.t.Errorf("stopping %s: %v", n.name, err)
 	}
 	n.api.disconnect()
 	n.r = nil
-	return time.Since(begin)
 }
 
 // vipd acts on elector's documents as vipd does, with the wire for a kernel.

@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/netip"
 	"text/tabwriter"
 	"time"
@@ -21,7 +18,6 @@ import (
 const (
 	service = "web"
 	udpPort = 9090
-	apiPort = 6443
 )
 
 // demo is the cluster and what was found so far.
@@ -110,9 +106,11 @@ func (d *demo) show(ctx context.Context) error {
 		fmt.Fprintf(d.out, "  curl http://%s from the client: pod %s answers\n", netip.AddrPortFrom(vip, 80), answer.Pod)
 	}
 	for _, vip := range lab.ControlPlaneVIP().Slice() {
-		if err := d.askAPI(ctx, netip.AddrPortFrom(vip, apiPort)); err != nil {
+		status, err := d.AwaitAPI(ctx, netip.AddrPortFrom(vip, lab.APIPort))
+		if err != nil {
 			return err
 		}
+		fmt.Fprintf(d.out, "  https://%s/version from the client: %s\n", netip.AddrPortFrom(vip, lab.APIPort), status)
 	}
 	holder, err := d.ControlPlaneOwner(ctx)
 	if err != nil {
@@ -120,32 +118,6 @@ func (d *demo) show(ctx context.Context) error {
 	}
 	fmt.Fprintf(d.out, "  the control plane is on %s\n", holder)
 	return nil
-}
-
-// askAPI asks the API server for its version, through a virtual IP.
-func (d *demo) askAPI(ctx context.Context, addr netip.AddrPort) error {
-	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		// The lab's CA is not this process's; who answers is not the question.
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return d.Dial(ctx, "client", network, addr)
-		},
-	}}
-	return d.Await(ctx, "the control plane answers at "+addr.String(), func(ctx context.Context) (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+addr.String()+"/version", http.NoBody)
-		if err != nil {
-			return false, err
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			return false, nil //nolint:nilerr // asked again until the context ends
-		}
-		fmt.Fprintf(d.out, "  https://%s/version from the client: %s\n", addr, resp.Status)
-		return true, resp.Body.Close()
-	})
 }
 
 // try lets the owner of the Service suffer and watches from the client.

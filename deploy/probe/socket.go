@@ -36,6 +36,7 @@ const (
 type listener struct {
 	fd     int
 	closed chan struct{}
+	end    time.Time // set before closed is closed
 	once   sync.Once
 	done   sync.WaitGroup
 }
@@ -76,29 +77,41 @@ func listen(iface string, filter []unix.SockFilter, handle func(time.Time, []byt
 func (l *listener) read(handle func(time.Time, []byte)) {
 	frame, control := make([]byte, 64*1024), make([]byte, 256)
 	for {
-		select {
-		case <-l.closed:
-			return
-		default:
-		}
 		n, controlLen, _, from, err := unix.Recvmsg(l.fd, frame, control, 0)
 		if err != nil {
-			if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENETDOWN) {
-				continue
+			again := errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENETDOWN)
+			if !again || l.ended(time.Now()) {
+				return
 			}
-			return
+			continue
 		}
 		link, ok := from.(*unix.SockaddrLinklayer)
 		if !ok || link.Pkttype == unix.PACKET_OUTGOING || n < headerLen {
 			continue
 		}
-		handle(timestamp(control[:controlLen]), frame[:n])
+		at := timestamp(control[:controlLen])
+		if l.ended(at) {
+			return
+		}
+		handle(at, frame[:n])
+	}
+}
+
+// ended says whether the listener was closed before the given time. What was
+// received until then is read, however late.
+func (l *listener) ended(at time.Time) bool {
+	select {
+	case <-l.closed:
+		return at.After(l.end)
+	default:
+		return false
 	}
 }
 
 // close stops reading; handle is not called afterwards.
 func (l *listener) close() {
 	l.once.Do(func() {
+		l.end = time.Now()
 		close(l.closed)
 		l.done.Wait()
 		unix.Close(l.fd)

@@ -4,6 +4,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,8 +38,10 @@ type Options struct {
 	Name string
 	// Nodes is how many nodes there are; 3 if zero.
 	Nodes int
-	// Root is the top of the source tree, with the programs in bin.
+	// Root is the top of the source tree.
 	Root string
+	// Bin holds the programs; Root's bin if empty.
+	Bin string
 	// Env is added to the daemons' environment and wins over DefaultEnv.
 	Env []string
 	Log *slog.Logger
@@ -64,7 +67,7 @@ func DefaultEnv() []string {
 func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	l, err := lab.Up(ctx, lab.Options{
 		Name: o.Name, Nodes: o.Nodes, Log: o.Log,
-		BinDir:    filepath.Join(o.Root, "bin"),
+		BinDir:    cmp.Or(o.Bin, filepath.Join(o.Root, "bin")),
 		Manifests: []string{filepath.Join(o.Root, "deploy", "manifests", "rbac.yaml")},
 		Env:       slices.Concat(DefaultEnv(), o.Env),
 	})

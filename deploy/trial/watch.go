@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vipod/vipod/deploy/probe"
@@ -25,17 +26,26 @@ type Target struct {
 
 // Watch looks at addresses from the client's side of the network.
 type Watch struct {
-	start   time.Time
 	targets []Target
 	capture *probe.Capture
+	asker   *Asker
 	probers []*probe.Prober
 }
 
 // Watch starts to ask the targets and to record who claims their addresses.
+// It also asks everybody on the LAN who has them, so that a machine that would
+// claim one does.
 func (c *Cluster) Watch(targets ...Target) (*Watch, error) {
-	w := &Watch{start: time.Now(), targets: targets}
+	w := &Watch{targets: targets}
+	var addrs []netip.Addr
+	for _, t := range targets {
+		addrs = append(addrs, t.IP)
+	}
 	err := c.InNS(clientRole, func() (err error) {
 		if w.capture, err = probe.Listen(clientIface); err != nil {
+			return err
+		}
+		if w.asker, err = Ask(clientIface, addrs...); err != nil {
 			return err
 		}
 		for _, t := range targets {
@@ -82,6 +92,9 @@ func (w *Watch) Stop() []Seen {
 	for _, p := range w.probers {
 		results = append(results, p.Stop())
 	}
+	if w.asker != nil {
+		w.asker.Stop()
+	}
 	var frames []probe.Frame
 	if w.capture != nil {
 		w.capture.Close()
@@ -97,9 +110,13 @@ func (w *Watch) Stop() []Seen {
 			s.UDP, results = results[0], results[1:]
 		}
 		for _, f := range frames {
-			if f.IP == t.IP && f.Claims() {
-				s.Claims = append(s.Claims, f)
+			if f.IP != t.IP || !f.Claims() {
+				continue
 			}
+			if f.Sender == (probe.MAC{}) {
+				f.Sender = f.Source // an answer to one machine need not say it
+			}
+			s.Claims = append(s.Claims, f)
 		}
 		seen = append(seen, s)
 	}
@@ -122,38 +139,45 @@ func (s Seen) Claimants() []probe.MAC {
 // another had claimed it, the one before claimed it again.
 var ErrTwoOwners = errors.New("two machines claim the address")
 
-// Exclusive returns ErrTwoOwners unless every machine's claims of the address
-// lie in one stretch. A move is one machine's stretch after another's; a
-// machine that claims again after its successor did is a second owner. The
-// address may come back to a machine later: moves is how often it may move.
+// Exclusive returns ErrTwoOwners unless the claims of each machine lie in one
+// stretch: a move is one machine's stretch after another's, and a machine
+// that claims again after its successor did is a second owner. An address may
+// come back to a machine later, so moves says how often it may change hands.
 func (s Seen) Exclusive(moves int) error {
-	var last probe.MAC
-	changes := -1
-	for _, f := range s.Claims {
-		if f.Sender != last {
-			last = f.Sender
-			changes++
-		}
-	}
-	if changes <= moves {
+	turns := s.turns()
+	if len(turns) <= moves+1 {
 		return nil
 	}
-	text := ""
-	for _, f := range s.Claims {
-		text += "\n" + f.String()
+	var text strings.Builder
+	for _, turn := range turns {
+		fmt.Fprintf(&text, "\n%4d times from %s\n         until %s", len(turn), turn[0], turn[len(turn)-1])
 	}
-	return fmt.Errorf("%s changed hands %d times, not %d: %w%s", s.IP, changes, moves, ErrTwoOwners, text)
+	return fmt.Errorf("%s changed hands %d times, at most %d expected: %w%s",
+		s.IP, len(turns)-1, moves, ErrTwoOwners, text.String())
 }
 
-// FirstClaim returns when a machine other than the given one first claimed
-// the address after the given time.
-func (s Seen) FirstClaim(after time.Time, not probe.MAC) (time.Time, bool) {
+// turns cuts the claims into stretches of one machine each.
+func (s Seen) turns() [][]probe.Frame {
+	var turns [][]probe.Frame
+	for i, f := range s.Claims {
+		if i == 0 || f.Sender != s.Claims[i-1].Sender {
+			turns = append(turns, nil)
+		}
+		last := len(turns) - 1
+		turns[last] = append(turns[last], f)
+	}
+	return turns
+}
+
+// ClaimsOf returns the claims of one machine after the given time.
+func (s Seen) ClaimsOf(mac probe.MAC, after time.Time) []probe.Frame {
+	var claims []probe.Frame
 	for _, f := range s.Claims {
-		if f.Time.After(after) && f.Sender != not {
-			return f.Time, true
+		if f.Sender == mac && f.Time.After(after) {
+			claims = append(claims, f)
 		}
 	}
-	return time.Time{}, false
+	return claims
 }
 
 // Outage returns the longest silence of the address towards the client, by

@@ -1,0 +1,90 @@
+package e2e
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/vipod/vipod/deploy/lab"
+	"github.com/vipod/vipod/deploy/trial"
+)
+
+// settle is how long a watch goes on before and after what it is about.
+const settle = 300 * time.Millisecond
+
+// sight is what the client saw of some addresses.
+type sight struct {
+	e    *env
+	seen []trial.Seen
+}
+
+// during watches addresses from the client while f runs, and returns what it
+// saw of each.
+func (e *env) during(vip lab.Addrs, f func()) sight {
+	e.t.Helper()
+	return e.watch(targets(vip.Slice()...), f)
+}
+
+// watch is during for any targets.
+func (e *env) watch(targets []trial.Target, f func()) sight {
+	e.t.Helper()
+	w, err := e.Watch(targets...)
+	e.must(err)
+	stopped := false
+	stop := func() (seen []trial.Seen) {
+		if !stopped {
+			stopped, seen = true, w.Stop()
+		}
+		return seen
+	}
+	defer stop() // also when f ends the test
+	time.Sleep(settle)
+	f()
+	time.Sleep(settle)
+	return sight{e, stop()}
+}
+
+// targets ask over ICMP alone.
+func targets(addrs ...netip.Addr) []trial.Target {
+	var list []trial.Target
+	for _, ip := range addrs {
+		list = append(list, trial.Target{IP: ip})
+	}
+	return list
+}
+
+// changedHands fails the test unless each address was claimed by one machine
+// after the other, at most so many times.
+func (s sight) changedHands(most int) sight {
+	s.e.t.Helper()
+	for _, seen := range s.seen {
+		if err := seen.Exclusive(most); err != nil {
+			s.e.t.Error(err)
+		}
+	}
+	return s
+}
+
+// lost fails the test if more questions than that got no answer.
+func (s sight) lost(most int) sight {
+	s.e.t.Helper()
+	for _, seen := range s.seen {
+		s.e.t.Logf("%s: %d of %d ICMP and %d of %d UDP questions lost, longest silence %v", seen.IP,
+			seen.ICMP.Lost(), seen.ICMP.Sent, seen.UDP.Lost(), seen.UDP.Sent, seen.Outage().Round(time.Millisecond))
+		if n := seen.ICMP.Lost() + seen.UDP.Lost(); n > most {
+			s.e.t.Errorf("%s: %d questions lost, want at most %d", seen.IP, n, most)
+		}
+	}
+	return s
+}
+
+// silent fails the test if a node claimed an address after the given time.
+func (s sight) silent(node string, after time.Time) sight {
+	s.e.t.Helper()
+	mac := s.e.mac(node)
+	for _, seen := range s.seen {
+		if claims := seen.ClaimsOf(mac, after); len(claims) > 0 {
+			s.e.t.Errorf("%s claimed %s %d times, first %s", node, seen.IP, len(claims), claims[0])
+		}
+	}
+	return s
+}

@@ -114,7 +114,7 @@ func checkPeer(c net.Conn, uids []int) error {
 // Serve answers requests on l until ctx ends.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	s := &http.Server{
-		Handler:           http.MaxBytesHandler(h, 1<<16),
+		Handler:           http.MaxBytesHandler(withProfile(h), 1<<16),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       5 * time.Second,
 		WriteTimeout:      30 * time.Second,

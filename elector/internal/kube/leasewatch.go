@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/vipod/vipod/elector/internal/claim"
+	"github.com/vipod/vipod/shared/bootclock"
 	"github.com/vipod/vipod/shared/trigger"
 )
 
@@ -20,6 +21,8 @@ type LeaseEvent struct {
 	Deleted bool
 	// Leases holds one Lease unless Relist.
 	Leases []NodeLease
+	// Seen is when it came, in CLOCK_BOOTTIME.
+	Seen time.Duration
 }
 
 // WatchLeases sends what happens to the nodes' Leases in the order of the
@@ -45,6 +48,7 @@ type leaseSink struct {
 }
 
 func (s *leaseSink) send(e LeaseEvent) {
+	e.Seen = bootclock.Now()
 	select {
 	case s.to <- e:
 	case <-s.ctx.Done():

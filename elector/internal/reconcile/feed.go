@@ -43,6 +43,9 @@ func (r *Reconciler) takeLeases(e kube.LeaseEvent) (pass bool) {
 		r.machine.Observe(now, l.Lease)
 		pass = pass || !known || l.Node == r.Config.NodeName || old.Ready != l.Ready ||
 			!r.live(old, now) || !slices.Equal(old.Claims, l.Claims)
+		if l.Node == r.Config.NodeName && !slices.Equal(old.Claims, l.Claims) {
+			r.Log.Debug("claims seen", "version", l.Version, "claims", len(l.Claims), "boottime", e.Seen.Nanoseconds())
+		}
 	}
 	return pass
 }

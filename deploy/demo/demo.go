@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/netip"
 	"text/tabwriter"
 	"time"
@@ -126,6 +125,9 @@ func (d *demo) try(ctx context.Context, f fault) error {
 	if err != nil {
 		return err
 	}
+	if err := d.moveAway(ctx, owner); err != nil {
+		return err
+	}
 	fmt.Fprintf(d.out, "  %s of %s ... ", f.name, owner)
 	var targets []trial.Target
 	for _, vip := range lab.VIP(0).Slice() {
@@ -148,6 +150,25 @@ func (d *demo) try(ctx context.Context, f fault) error {
 		return err
 	}
 	return d.AwaitReady(ctx, d.Nodes()...)
+}
+
+// moveAway leaves the Service with the pods of other nodes: what a client
+// loses with a pod of a lost node says nothing about the address.
+func (d *demo) moveAway(ctx context.Context, node string) error {
+	pods, err := d.Pods()
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, p := range pods {
+		if p.Node != node {
+			names = append(names, p.Name)
+		}
+	}
+	if err := d.SetEndpoints(ctx, service, names...); err != nil {
+		return err
+	}
+	return pause(ctx, 2*time.Second) // kube-proxy follows once a second
 }
 
 func (d *demo) suffer(ctx context.Context, f fault, owner string) (string, error) {
@@ -195,28 +216,3 @@ func (r row) move() string {
 	}
 	return r.from + " -> " + r.to
 }
-
-// steps prints a log as progress.
-type steps struct {
-	out   io.Writer
-	begin time.Time
-	attrs string
-}
-
-func (s steps) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
-
-func (s steps) Handle(_ context.Context, r slog.Record) error {
-	text := s.attrs
-	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
-	_, err := fmt.Fprintf(s.out, "  %5.1fs %s%s\n", time.Since(s.begin).Seconds(), r.Message, text)
-	return err
-}
-
-func (s steps) WithAttrs(attrs []slog.Attr) slog.Handler {
-	for _, a := range attrs {
-		s.attrs += " " + a.String()
-	}
-	return s
-}
-
-func (s steps) WithGroup(string) slog.Handler { return s }

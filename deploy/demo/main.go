@@ -10,12 +10,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
+	"github.com/vipod/vipod/deploy/lab"
 	"github.com/vipod/vipod/deploy/trial"
 )
 
@@ -32,9 +32,8 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, root string, keep bool) (err error) {
-	begin := time.Now()
 	fmt.Fprintln(out, "Starting three nodes and an API server: about 20 seconds.")
-	c, err := trial.Start(ctx, trial.Options{Name: "demo", Root: root, Log: slog.New(steps{out: out, begin: begin})})
+	c, err := trial.Start(ctx, trial.Options{Name: "demo", Root: root, Log: lab.ProgressLogger(out)})
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (l *listFlag) Set(value string) error {
 }
 
 func setupUp(flags *flag.FlagSet) func(context.Context, []string) error {
-	opts := lab.Options{Log: progressLogger(os.Stderr)}
+	opts := lab.Options{Log: lab.ProgressLogger(os.Stderr)}
 	var manifests, env listFlag
 	flags.StringVar(&opts.Name, "name", defaultName, "the lab's `name`: 1 to 12 of a-z and 0-9")
 	flags.IntVar(&opts.Nodes, "nodes", 3, "how many `nodes`, 1 to 8")

@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"context"
@@ -19,7 +19,7 @@ type progress struct {
 	attrs []slog.Attr
 }
 
-func progressLogger(out io.Writer) *slog.Logger {
+func ProgressLogger(out io.Writer) *slog.Logger {
 	return slog.New(&progress{mu: new(sync.Mutex), out: out, begin: time.Now()})
 }
 

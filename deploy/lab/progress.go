@@ -19,6 +19,7 @@ type progress struct {
 	attrs []slog.Attr
 }
 
+// ProgressLogger returns a logger that prints to out for a person who waits.
 func ProgressLogger(out io.Writer) *slog.Logger {
 	return slog.New(&progress{mu: new(sync.Mutex), out: out, begin: time.Now()})
 }

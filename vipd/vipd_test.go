@@ -203,6 +203,15 @@ func TestForeignAddressIsNeverTouched(t *testing.T) {
 	r.vip("default.web", schema.StateActive, vip4, vip6)
 	r.start()
 	r.eventually("refused", func() bool { return r.absentBecause("ForeignAddress") })
+	a := newAsker(r)
+	if !a.answered(vip4, patience) || !a.answered(vip6, patience) {
+		t.Error("the kernel does not answer for a foreign address")
+	}
+	r.vip("default.web", schema.StateDraining, vip4, vip6)
+	r.eventually("muted", func() bool { return r.is("default.web", schema.ConditionMuted) })
+	if a.answered(vip4, 300*time.Millisecond) || a.answered(vip6, 300*time.Millisecond) {
+		t.Error("a foreign address is claimed although its VIP leaves")
+	}
 	r.drop("default.web")
 	r.eventually("status gone", func() bool { _, err := r.status("default.web"); return err != nil })
 	if after, _ := r.address(vip4); after != before4 {

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/vipod/vipod/shared/daemon"
-	"github.com/vipod/vipod/shared/internal/privtest"
+	"github.com/vipod/vipod/shared/statetest"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/sock"
 	"github.com/vipod/vipod/shared/version"
@@ -23,7 +23,7 @@ import (
 // newStateDir makes a state directory in which every user may make its own.
 func newStateDir(t *testing.T) string {
 	t.Helper()
-	privtest.Root(t)
+	statetest.Root(t)
 	dir, err := os.MkdirTemp("/tmp", "daemon") // a socket's path is short, unix(7)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func command(t *testing.T, p *daemon.Program, stateDir string, args ...string) r
 	var stdout, stderr bytes.Buffer
 	getenv := func(name string) string { return map[string]string{"VIPOD_STATE_DIR": stateDir}[name] }
 	var r result
-	privtest.As(t, ownership.UID(ownership.Elector), func() {
+	statetest.As(t, ownership.UID(ownership.Elector), func() {
 		r.code = p.Main(args, getenv, &stdout, &stderr)
 	})
 	r.stdout, r.stderr = stdout.String(), stderr.String()
@@ -184,7 +184,7 @@ func serve(t *testing.T, stateDir string, h http.HandlerFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	privtest.As(t, ownership.UID(ownership.Elector), func() {
+	statetest.As(t, ownership.UID(ownership.Elector), func() {
 		if err := daemon.Prepare(stateDir, ownership.Elector); err != nil {
 			t.Error(err)
 		}

@@ -1,6 +1,11 @@
 package netsafe
 
-import "testing"
+import (
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
 
 // FuzzDecode checks that no message makes a decoder fail otherwise than by an
 // error.
@@ -17,4 +22,24 @@ func FuzzDecode(f *testing.F) {
 		_, _, _ = decodeDefault(msg)
 		_ = nexthops(msg)
 	})
+}
+
+func TestOnlyDefaultRoutesAmongRoutesMatter(t *testing.T) {
+	for _, c := range []struct {
+		kind   uint16
+		length uint8
+		want   bool
+	}{
+		{unix.RTM_NEWROUTE, 24, false}, {unix.RTM_DELROUTE, 128, false},
+		{unix.RTM_NEWROUTE, 0, true}, {unix.RTM_DELROUTE, 0, true}, {unix.RTM_NEWADDR, 24, true},
+	} {
+		m := syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: c.kind}, Data: make([]byte, unix.SizeofRtMsg)}
+		m.Data[1] = c.length // rtm_dst_len, rtnetlink(7)
+		if got := NotASpecificRoute(m); got != c.want {
+			t.Errorf("message %d with length %d: %t", c.kind, c.length, got)
+		}
+	}
+	if !NotASpecificRoute(syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.RTM_NEWROUTE}}) {
+		t.Error("a message that is cut off is not noticed")
+	}
 }

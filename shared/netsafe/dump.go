@@ -21,24 +21,25 @@ func dump[T any](request, answer int, body func() nl.NetlinkRequestData, decode 
 	for range maxDumps {
 		req := nl.NewNetlinkRequest(request, unix.NLM_F_DUMP)
 		req.AddData(body())
-		msgs, err := req.Execute(unix.NETLINK_ROUTE, uint16(answer))
+		var list []T
+		var bad error
+		err := req.ExecuteIter(unix.NETLINK_ROUTE, uint16(answer), func(m []byte) bool {
+			v, ok, err := decode(m)
+			if err != nil && bad == nil {
+				bad = fmt.Errorf("decoding netlink message: %w", err)
+			}
+			if ok && err == nil {
+				list = append(list, v)
+			}
+			return true
+		})
 		if errors.Is(err, nl.ErrDumpInterrupted) {
 			continue
 		}
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = bad
 		}
-		list := make([]T, 0, len(msgs))
-		for _, m := range msgs {
-			v, ok, err := decode(m)
-			if err != nil {
-				return nil, fmt.Errorf("decoding netlink message: %w", err)
-			}
-			if ok {
-				list = append(list, v)
-			}
-		}
-		return list, nil
+		return list, err
 	}
 	return nil, ErrInterrupted
 }

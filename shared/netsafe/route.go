@@ -2,6 +2,7 @@ package netsafe
 
 import (
 	"fmt"
+	"syscall"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -46,6 +47,9 @@ func defaultLinks(family uint8) (map[int]bool, error) {
 
 // decodeDefault returns the links of a default route of the main table.
 func decodeDefault(msg []byte) ([]int, bool, error) {
+	if len(msg) >= unix.SizeofRtMsg && nl.DeserializeRtMsg(msg).Dst_len != 0 {
+		return nil, false, nil // most of many; nothing is made for them
+	}
 	attrs, err := attributes(msg, unix.SizeofRtMsg)
 	if err != nil {
 		return nil, false, err
@@ -55,7 +59,7 @@ func decodeDefault(msg []byte) ([]int, bool, error) {
 	if t, ok := attrs[unix.RTA_TABLE]; ok {
 		table = number(t)
 	}
-	if head.Dst_len != 0 || table != unix.RT_TABLE_MAIN || head.Type != unix.RTN_UNICAST ||
+	if table != unix.RT_TABLE_MAIN || head.Type != unix.RTN_UNICAST ||
 		head.Flags&unix.RTNH_F_DEAD != 0 {
 		return nil, false, nil
 	}
@@ -64,6 +68,16 @@ func decodeDefault(msg []byte) ([]int, bool, error) {
 		links = append(links, int(number(oif)))
 	}
 	return append(links, nexthops(attrs[unix.RTA_MULTIPATH])...), true, nil
+}
+
+// NotASpecificRoute is for Monitor: every message matters but those about
+// routes that are no default routes, of which a busy node has many.
+func NotASpecificRoute(m syscall.NetlinkMessage) bool {
+	switch m.Header.Type {
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		return len(m.Data) < unix.SizeofRtMsg || nl.DeserializeRtMsg(m.Data).Dst_len == 0
+	}
+	return true
 }
 
 // nexthops returns the links of a list of struct rtnexthop, rtnetlink(7).

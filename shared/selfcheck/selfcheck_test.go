@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vipod/vipod/shared/internal/privtest"
+	"github.com/vipod/vipod/shared/statetest"
 	"github.com/vipod/vipod/shared/ownership"
 )
 
@@ -68,10 +68,10 @@ func TestEveryCapabilityOfTheTableIsKnown(t *testing.T) {
 
 func TestCheckUnderTheRightUser(t *testing.T) {
 	stateDir := newStateDir(t)
-	privtest.As(t, ownership.UID(ownership.Elector), func() { // a change of uid drops all capabilities
+	statetest.As(t, ownership.UID(ownership.Elector), func() { // a change of uid drops all capabilities
 		expect(t, Check(stateDir, ownership.Elector))
 	})
-	privtest.As(t, ownership.UID(ownership.Vipd), func() {
+	statetest.As(t, ownership.UID(ownership.Vipd), func() {
 		expect(t, Check(stateDir, ownership.Vipd), "NET_ADMIN is missing", "vipd: no such file")
 		expect(t, Check(stateDir, ownership.Elector), "running as uid 65502, want 65501")
 	})
@@ -88,7 +88,7 @@ func TestUnknownDaemonIsAnError(t *testing.T) {
 // newStateDir makes a state directory with elector's own.
 func newStateDir(t *testing.T) string {
 	t.Helper()
-	privtest.Root(t)
+	statetest.Root(t)
 	root := t.TempDir()
 	own := filepath.Join(root, ownership.Elector)
 	err := errors.Join(os.Mkdir(own, 0o750), os.Chmod(own, ownership.DirMode),

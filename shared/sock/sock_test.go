@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vipod/vipod/shared/internal/privtest"
+	"github.com/vipod/vipod/shared/statetest"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/sock"
 )
@@ -27,7 +27,7 @@ const stranger = 65599
 // enter, so that what is tested is the socket.
 func newStateDir(t *testing.T) string {
 	t.Helper()
-	privtest.Root(t)
+	statetest.Root(t)
 	dir, err := os.MkdirTemp("/tmp", "sock") // a socket's path is short, unix(7)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func newStateDir(t *testing.T) string {
 func serve(t *testing.T, stateDir string, uid int, h http.HandlerFunc) {
 	t.Helper()
 	var l net.Listener
-	privtest.As(t, uid, func() {
+	statetest.As(t, uid, func() {
 		var err error
 		if l, err = sock.Listen(stateDir, ownership.Elector); err != nil {
 			t.Error(err)
@@ -109,7 +109,7 @@ func ask(t *testing.T, stateDir string, uid int) (string, error) {
 		t.Fatal(err)
 	}
 	var c net.Conn
-	privtest.As(t, uid, func() {
+	statetest.As(t, uid, func() {
 		var err error
 		if c, err = net.Dial("unix", path); err != nil {
 			t.Errorf("connecting: %v", err)
@@ -180,7 +180,7 @@ func TestClientAsksTheRightServerOnly(t *testing.T) {
 func TestStaleSocketIsReplaced(t *testing.T) {
 	dir := newStateDir(t)
 	path := ownership.Socket(dir, ownership.Elector)
-	privtest.As(t, ownership.UID(ownership.Elector), func() {
+	statetest.As(t, ownership.UID(ownership.Elector), func() {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 		if err != nil {
 			t.Error(err)

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vipod/vipod/shared/internal/privtest"
+	"github.com/vipod/vipod/shared/statetest"
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/shared/statefile"
 )
@@ -47,7 +47,7 @@ func TestReadRefusesWhatTheWriterDidNotPutThere(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.name == "device" {
-				privtest.Root(t)
+				statetest.Root(t)
 			}
 			path := filepath.Join(dir, "bad.json")
 			if err := test.make(path); err != nil {
@@ -143,7 +143,7 @@ func TestSetFollowsTheDirectory(t *testing.T) {
 }
 
 func TestSetKeepsTheLastGoodOfAnotherOwner(t *testing.T) {
-	privtest.Root(t)
+	statetest.Root(t)
 	dir := t.TempDir()
 	w, s := newWriter(t, dir), newSet(dir)
 	write(t, w, "a", "one")

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vipod/vipod/shared/internal/privtest"
+	"github.com/vipod/vipod/shared/statetest"
 	"github.com/vipod/vipod/shared/statefile"
 	"github.com/vipod/vipod/shared/trigger"
 )
@@ -230,7 +230,7 @@ func TestWatchWithoutInotifyLooksEachSecond(t *testing.T) {
 	}()
 	calls := 0
 	var log lockedBuffer
-	privtest.As(t, 65598, func() {
+	statetest.As(t, 65598, func() {
 		for {
 			fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 			if err != nil {

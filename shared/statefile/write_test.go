@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vipod/vipod/shared/internal/privtest"
+	"github.com/vipod/vipod/shared/statetest"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/shared/statefile"
@@ -249,7 +249,7 @@ func TestTooLargeDocumentLeavesTheLastOne(t *testing.T) {
 
 func TestFullDiskLeavesTheLastDocument(t *testing.T) {
 	dir := t.TempDir()
-	privtest.WithTmpfs(t, dir, "64k", func() {
+	statetest.WithTmpfs(t, dir, "64k", func() {
 		w, err := statefile.NewWriter(dir, "instance")
 		if err != nil {
 			t.Error(err)

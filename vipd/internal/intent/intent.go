@@ -43,6 +43,8 @@ type Input struct {
 	Node   schema.Node
 	VIPs   map[string]schema.VIP
 	Grants Grants
+	// Complete says that there is no document that could not be read.
+	Complete bool
 	// Boot is this boot's id, Now the boot clock.
 	Boot string
 	Now  time.Duration
@@ -54,7 +56,7 @@ type Input struct {
 func Desired(in Input) plan.Desired {
 	d := plan.Desired{
 		Protocol: uint8(in.Node.Settings.Protocol),
-		Sweep:    in.Node.Synced && in.Node.Boot == in.Boot,
+		Sweep:    in.Complete && in.Node.Synced && in.Node.Boot == in.Boot,
 		Fence:    in.Fence,
 	}
 	wants := map[netip.Addr]*plan.Want{}

@@ -76,18 +76,18 @@ func TestSharedAddressStaysUntilTheLastLeavesAndIsMuteForAnyThatDrains(t *testin
 	}
 }
 
-func TestSweepNeedsAWordOfThisBoot(t *testing.T) {
+func TestSweepNeedsEveryDocumentAndAWordOfThisBoot(t *testing.T) {
 	in := granted
 	in.Boot = boot
 	for _, c := range []struct {
-		synced bool
-		boot   string
-		want   bool
-	}{{true, boot, true}, {false, boot, false}, {true, "boot-b", false}} {
+		complete, synced bool
+		boot             string
+		want             bool
+	}{{true, true, boot, true}, {true, false, boot, false}, {true, true, "boot-b", false}, {false, true, boot, false}} {
 		in.Node = node()
-		in.Node.Synced, in.Node.Boot = c.synced, c.boot
+		in.Complete, in.Node.Synced, in.Node.Boot = c.complete, c.synced, c.boot
 		if got := intent.Desired(in).Sweep; got != c.want {
-			t.Errorf("synced=%t of %s: sweep=%t", c.synced, c.boot, got)
+			t.Errorf("complete=%t synced=%t of %s: sweep=%t", c.complete, c.synced, c.boot, got)
 		}
 	}
 }

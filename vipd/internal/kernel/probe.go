@@ -1,6 +1,18 @@
 package kernel
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lacking says whether an error of ProbeFence means that this kernel cannot do
+// the fence and never will: no nf_tables, no netdev family, no egress hook.
+// Any other, such as want of memory, may pass.
+func Lacking(err error) bool {
+	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPROTONOSUPPORT)
+}
 
 // ProbeFence says whether the kernel can do the fence: nf_tables, the egress
 // hook (Linux 5.16) and sets with timeouts. It makes a table with a chain on

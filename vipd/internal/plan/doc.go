@@ -4,7 +4,8 @@
 // Ownership: an address is ours when its IFA_PROTO is the configured number;
 // the fence is one nftables table of ours. Everything else is foreign and no
 // Op ever names it. An address that is wanted but held by somebody else stays
-// theirs.
+// theirs; but the kernel claims it all the same, so it is fenced and muted
+// like ours, and the VIP can leave the node.
 //
 // Order: what closes comes first (fence and mutes), then removals, then
 // additions, and last what opens. So an address is behind the fence before it

@@ -36,7 +36,7 @@ func Judge(desired Desired, actual Actual) map[netip.Addr]Verdict {
 		case v.Why == "":
 			v.Why = KernelError
 		}
-		v.Muted = fenced && p.muted[ip] || !p.Fence && w.Muted && len(p.ours[ip]) == 0
+		v.Muted = fenced && p.muted[ip] || !p.Fence && w.Muted && len(p.ours[ip]) == 0 && !p.foreign[ip]
 		v.Fenced = fenced && len(w.Grants) > 0
 		for _, g := range w.Grants {
 			v.Fenced = v.Fenced && p.vips[g][ip]
@@ -46,12 +46,13 @@ func Judge(desired Desired, actual Actual) map[netip.Addr]Verdict {
 	return verdicts
 }
 
-// Leftovers returns the addresses of ours in the kernel that are not wanted.
-func Leftovers(desired Desired, actual Actual) map[netip.Addr]bool {
+// Leftovers returns the addresses of ours in the kernel that are not wanted
+// where they are, and the link of each.
+func Leftovers(desired Desired, actual Actual) map[netip.Addr]string {
 	p := newPlanner(desired, actual)
-	left := map[netip.Addr]bool{}
+	left := map[netip.Addr]string{}
 	for _, op := range p.removalsOf(true) {
-		left[op.Prefix.Addr()] = true
+		left[op.Prefix.Addr()] = op.Link
 	}
 	return left
 }

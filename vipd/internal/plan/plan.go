@@ -20,7 +20,7 @@ func Plan(desired Desired, actual Actual) []Op {
 type planner struct {
 	Desired
 	actual  Actual
-	wants   []Want // one per address, sorted, without those that are foreign
+	wants   []Want // one per address, sorted
 	byIP    map[netip.Addr]Want
 	links   map[string]Link
 	ours    map[netip.Addr][]Address
@@ -55,7 +55,7 @@ func newPlanner(d Desired, a Actual) *planner {
 	slices.SortStableFunc(wants, compareWants)
 	for _, w := range wants {
 		ip := w.Prefix.Addr()
-		if _, dup := p.byIP[ip]; !dup && !p.foreign[ip] {
+		if _, dup := p.byIP[ip]; !dup {
 			p.byIP[ip] = w
 			p.wants = append(p.wants, w)
 		}
@@ -158,6 +158,7 @@ func (p *planner) removalsOf(complete bool) []DelAddress {
 	var doomed []Address
 	for ip, list := range p.ours {
 		w, wanted := p.byIP[ip]
+		wanted = wanted && !p.foreign[ip]
 		if !wanted && !complete && !p.gone[ip] {
 			continue
 		}
@@ -184,6 +185,7 @@ func (p *planner) additions() []Op {
 	for _, w := range p.wants {
 		a, present := p.find(w)
 		switch {
+		case p.foreign[w.Prefix.Addr()]: // only fenced
 		case present && stale(a, w):
 			ops = append(ops, Refresh{w.address(p.Protocol)})
 		case !present && p.refusal(w) == "":

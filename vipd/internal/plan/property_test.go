@@ -184,9 +184,6 @@ func converged(t *testing.T, d plan.Desired, end plan.Actual) {
 	for _, w := range d.Wants {
 		ip := w.Prefix.Addr()
 		v := verdicts[ip]
-		if v.Why == plan.ForeignAddress {
-			continue
-		}
 		if v.Why == plan.KernelError {
 			t.Errorf("%s is absent without a reason", ip)
 		}

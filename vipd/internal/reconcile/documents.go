@@ -19,15 +19,18 @@ import (
 
 // documents are elector's, as last readable.
 type documents struct {
-	log   *slog.Logger
-	dir   string
-	boot  string
-	set   *statefile.Set[schema.VIP, *schema.VIP]
-	node  *schema.Node // nil until it was readable once
-	vips  map[string]schema.VIP
-	grant schema.Grant
-	bad   map[string]string // error by file
-	count func()            // called for each refused document
+	log  *slog.Logger
+	dir  string
+	boot string
+	set  *statefile.Set[schema.VIP, *schema.VIP]
+	node *schema.Node // nil until it was readable once
+	vips map[string]schema.VIP
+	// complete: the directory was listed, and of every file in it there is a
+	// good document.
+	complete bool
+	grant    schema.Grant
+	bad      map[string]string // error by file
+	count    func()            // called for each refused document
 }
 
 func newDocuments(log *slog.Logger, stateDir, boot string, count func()) documents {
@@ -74,6 +77,7 @@ func read[T any, P schema.Pointer[T]](d *documents, file string) (T, error) {
 func (d *documents) readVIPs() {
 	docs, problems, err := d.set.Load()
 	d.note("vips", err)
+	d.complete = err == nil
 	for file := range d.bad {
 		if name, ok := strings.CutPrefix(file, "vips/"); ok && problems[name] == nil {
 			d.note(file, nil)
@@ -81,11 +85,14 @@ func (d *documents) readVIPs() {
 	}
 	for name, err := range problems {
 		d.note("vips/"+name, err)
+		_, kept := docs[name]
+		d.complete = d.complete && kept
 	}
 	for name, doc := range docs {
 		if doc.Key != name {
 			d.note("vips/"+name, errors.New("the key in the document is "+doc.Key))
 			delete(docs, name)
+			d.complete = false
 		}
 	}
 	d.vips = docs

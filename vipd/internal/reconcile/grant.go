@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/vipod/vipod/vipd/internal/intent"
@@ -39,9 +40,10 @@ func (r *Reconciler) prolong() bool {
 func (r *Reconciler) give(grants intent.Grants) error {
 	t := now()
 	for _, g := range plan.Grants {
-		open := len(r.actual.Fence.Open[g])
+		open := slices.Sorted(slices.Values(r.actual.Fence.Open[g]))
 		held := grants.Left(g, t) > 0
-		if held && r.given[g] == grants[g] && open == len(r.actual.Fence.Chains) || !held && open == 0 {
+		everywhere := slices.Equal(open, slices.Sorted(slices.Values(r.actual.Fence.Chains)))
+		if held && r.given[g] == grants[g] && everywhere || !held && len(open) == 0 {
 			r.note(g, grants[g], r.actual.Fence.Open[g])
 			continue
 		}

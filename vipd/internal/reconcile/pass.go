@@ -43,7 +43,11 @@ func (r *Reconciler) pass() {
 		r.backoff.Reset()
 	}
 	r.passErr = err
-	r.reportAll(time.Now())
+	if err := r.reportAll(time.Now()); err != nil || len(r.failed) > 0 {
+		r.soon(time.Now().Add(r.retry.Failed()))
+	} else {
+		r.retry.Reset()
+	}
 	r.lastPass = time.Now()
 	r.Metrics.pass(r.lastPass.Sub(start), err)
 	r.wake.Reset(time.Until(r.next))
@@ -57,11 +61,14 @@ func (r *Reconciler) soon(at time.Time) {
 }
 
 func (r *Reconciler) tryPass(start time.Time) error {
+	r.acted = false
 	grants := r.in.readGrants() // before the documents: see the package comment
 	r.in.readNode()
 	r.in.readVIPs()
 	if r.in.node != nil {
-		r.open(kernel.TableName(r.in.node.Settings.InstanceName))
+		if err := r.open(kernel.TableName(r.in.node.Settings.InstanceName)); err != nil {
+			return err
+		}
 	}
 	actual, err := r.kernel.Observe()
 	if err != nil {
@@ -83,7 +90,7 @@ func (r *Reconciler) tryPass(start time.Time) error {
 // wanted is what the documents want as of now.
 func (r *Reconciler) wanted(grants intent.Grants) plan.Desired {
 	return intent.Desired(intent.Input{
-		Node: *r.in.node, VIPs: r.in.vips, Grants: grants, Boot: r.Boot, Now: now(), Fence: r.fence,
+		Node: *r.in.node, VIPs: r.in.vips, Grants: grants, Complete: r.in.complete, Boot: r.Boot, Now: now(), Fence: r.fence,
 	})
 }
 
@@ -96,32 +103,42 @@ func (r *Reconciler) protocol() uint8 {
 }
 
 // open opens the kernel with the fence's table of that name.
-func (r *Reconciler) open(table string) {
-	if r.table != table {
-		r.kernel, r.fence = r.Open(table)
-		r.table, r.given = table, intent.Grants{}
+func (r *Reconciler) open(table string) error {
+	if r.table == table {
+		return nil
 	}
+	k, fence, err := r.Open(table)
+	if err != nil {
+		return err
+	}
+	r.kernel, r.fence = k, fence
+	r.table, r.given = table, intent.Grants{}
+	return nil
 }
 
-// converge makes the plan's operations, stage by stage.
+// converge makes the plan's operations, stage by stage. An address that cannot
+// be added concerns its VIP alone and is no error here.
 func (r *Reconciler) converge(grants intent.Grants) error {
 	stages := map[plan.Stage][]plan.Op{}
 	for _, op := range plan.Plan(r.desired, r.actual) {
 		stages[op.Stage()] = append(stages[op.Stage()], op)
 	}
+	before := r.failed
 	r.failed = map[netip.Addr]error{}
 	if err := r.do(stages[plan.Close]); err != nil {
 		return fmt.Errorf("closing the fence: %w", err)
 	}
 	removed := r.do(stages[plan.Remove])
-	added := r.do(stages[plan.Add])
+	_ = r.do(stages[plan.Add]) // in r.failed
+	r.logFailures(before)
 	if removed != nil {
-		return errors.Join(removed, added, r.keepOpen(grants))
+		return errors.Join(removed, r.keepOpen(grants))
 	}
+	r.acted = true
 	opened := r.do(stages[plan.Open])
 	given := r.give(grants)
 	r.scheduleRefresh()
-	return errors.Join(added, opened, given)
+	return errors.Join(opened, given)
 }
 
 // do makes the operations of one stage. Those on addresses go in chunks, so
@@ -155,8 +172,20 @@ func (r *Reconciler) do(ops []plan.Op) error {
 func (r *Reconciler) fail(op plan.Op, err error) {
 	name, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", op), "plan."), "{")
 	r.Metrics.kernelErrors.WithLabelValues(name).Inc()
-	if o, ok := op.(plan.AddAddress); ok {
+	switch o := op.(type) {
+	case plan.AddAddress:
 		r.failed[o.Prefix.Addr()] = err
+	case plan.Refresh:
+		r.failed[o.Prefix.Addr()] = err
+	}
+}
+
+// logFailures logs what cannot be done to single addresses, each once.
+func (r *Reconciler) logFailures(before map[netip.Addr]error) {
+	for ip, err := range r.failed {
+		if old := before[ip]; old == nil || old.Error() != err.Error() {
+			r.Log.Error("address failed", "addr", ip, "err", err)
+		}
 	}
 }
 
@@ -236,6 +265,5 @@ func (r *Reconciler) CleanUp() error {
 		return err
 	}
 	r.in.vips = nil
-	r.reportAll(time.Now())
-	return nil
+	return r.reportAll(time.Now())
 }

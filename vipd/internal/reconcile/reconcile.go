@@ -43,7 +43,7 @@ type Config struct {
 	Boot     string // this boot's id
 	// Open returns the kernel with the fence's table of the given name, and
 	// whether it can do a fence; an empty name is for looking only.
-	Open    func(table string) (k kernel.Kernel, fence bool)
+	Open    func(table string) (k kernel.Kernel, fence bool, err error)
 	Metrics *Metrics
 }
 
@@ -72,9 +72,14 @@ type Reconciler struct {
 	lastPass time.Time
 	next     time.Time // when the last pass wanted another one
 	passErr  error
-	backoff  trigger.Backoff
-	wake     *time.Timer
-	failed   map[netip.Addr]error // operations of the last pass
+	// acted: the last pass put everything behind the fence that belongs there
+	// and removed everything that shall go. Only then may others read from
+	// the reports that this node is silent.
+	acted   bool
+	backoff trigger.Backoff // of passes
+	retry   trigger.Backoff // of single addresses and of reports
+	wake    *time.Timer
+	failed  map[netip.Addr]error // operations on addresses in the last pass
 }
 
 // New returns a Reconciler whose status documents are written under the given
@@ -94,9 +99,12 @@ func New(c Config) (*Reconciler, error) {
 		links:   links.New(),
 		report:  report,
 		backoff: trigger.Backoff{Min: 20 * time.Millisecond, Max: 5 * time.Second},
+		retry:   trigger.Backoff{Min: 100 * time.Millisecond, Max: 10 * time.Second},
 		wake:    time.NewTimer(0),
 	}
-	r.kernel, _ = c.Open("")
+	if r.kernel, _, err = c.Open(""); err != nil {
+		return nil, err
+	}
 	r.snapshot.Store(&Snapshot{})
 	return r, nil
 }

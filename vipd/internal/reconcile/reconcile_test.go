@@ -29,12 +29,16 @@ type recorder struct {
 	kerneltest.Fake
 	said []string
 	slow func() time.Duration // how long SetGrant takes
-	// observed counts the looks.
+	// observed counts the looks; blind makes them fail.
 	observed int
+	blind    error
 }
 
 func (k *recorder) Observe() (plan.Actual, error) {
 	k.observed++
+	if k.blind != nil {
+		return plan.Actual{}, k.blind
+	}
 	return k.Fake.Observe()
 }
 
@@ -76,13 +80,16 @@ func newBench(t *testing.T, fence bool) *bench {
 	b := &bench{t: t, kernel: &recorder{}, vips: map[string]schema.VIP{}}
 	b.kernel.State.Links = []plan.Link{{Name: "eth0", Index: 2, Admin: true, Up: true, Resolves: true}}
 	r, err := New(Config{Log: slog.New(slog.DiscardHandler), StateDir: dir, Boot: boot,
-		Open:    func(string) (kernel.Kernel, bool) { return b.kernel, fence },
+		Open:    func(string) (kernel.Kernel, bool, error) { return b.kernel, fence, nil },
 		Metrics: NewMetrics(prometheus.NewRegistry())})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.in.node = &schema.Node{Boot: boot, Synced: true, Settings: schema.Settings{Protocol: 248}}
-	r.open("vipod_fence")
+	r.in.complete = true
+	if err := r.open("vipod_fence"); err != nil {
+		t.Fatal(err)
+	}
 	b.Reconciler = r
 	return b
 }
@@ -263,7 +270,9 @@ func TestCleanUpLeavesNothing(t *testing.T) {
 	if err := b.converged(time.Hour, web(schema.StateActive, "198.51.100.7")); err != nil {
 		t.Fatal(err)
 	}
-	b.reportAll(time.Now())
+	if err := b.reportAll(time.Now()); err != nil {
+		t.Fatal(err)
+	}
 	if err := b.CleanUp(); err != nil {
 		t.Fatal(err)
 	}

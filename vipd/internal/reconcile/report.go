@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,8 +35,7 @@ type reporter struct {
 // file is one status document that is on disk.
 type file struct {
 	conditions []schema.Condition
-	// addresses are those that the VIP wanted, nil when an earlier process
-	// wrote the file.
+	// addresses are those that the file lists.
 	addresses []netip.Addr
 	// facts are what the file says, as far as a pass can change it.
 	facts facts
@@ -59,10 +59,25 @@ func newReporter(log *slog.Logger, dir, instance string) (*reporter, error) {
 	}
 	p := &reporter{log: log, self: self, vips: vips, files: map[string]file{}}
 	p.daemon.Name = ownership.Vipd
-	for _, name := range vips.Names() {
-		p.files[name] = file{}
+	return p, p.adopt(filepath.Join(dir, "vips"))
+}
+
+// adopt takes over the reports of an earlier process, which say whose the
+// addresses are that it left in the kernel. One that cannot be read is
+// written anew or removed like any other.
+func (p *reporter) adopt(dir string) error {
+	docs, _, err := statefile.NewSet[schema.Status](dir, os.Geteuid()).Load()
+	if err != nil {
+		return err
 	}
-	return p, nil
+	for _, name := range p.vips.Names() {
+		f := file{conditions: docs[name].Conditions}
+		for _, a := range docs[name].Addresses {
+			f.addresses = append(f.addresses, a.IP)
+		}
+		p.files[name] = f
+	}
+	return nil
 }
 
 // links reports the links when they differ from those reported last.
@@ -71,14 +86,14 @@ func (p *reporter) links(list []schema.Link) {
 		return // the first report is made at the end of the first pass
 	}
 	p.daemon.Links = list
-	p.writeDaemon()
+	_ = p.writeDaemon() // again at the end of the pass
 }
 
-func (p *reporter) writeDaemon() {
+func (p *reporter) writeDaemon() error {
 	doc := p.daemon
 	doc.Conditions = slices.Clone(doc.Conditions)
 	_, err := p.self.Write("daemon", &doc)
-	p.note(err)
+	return err
 }
 
 // note logs a failure to write once; what the kernel does is not held up by
@@ -93,35 +108,32 @@ func (p *reporter) note(err error) {
 	}
 }
 
-// reportAll writes the status of every VIP and of the daemon.
-func (r *Reconciler) reportAll(now time.Time) {
-	verdicts := plan.Judge(r.desired, r.actual)
-	snap := &Snapshot{Fence: r.fence}
-	var errs []error
-	for _, key := range sortedKeys(r.in.vips) {
-		vip := r.in.vips[key]
-		if r.in.node == nil {
-			break // nothing was looked at
+// reportAll writes the status of the daemon and, after a pass that acted on
+// the documents, of every VIP: until then the last reports stay true.
+func (r *Reconciler) reportAll(now time.Time) error {
+	errs := []error{r.reportDaemon(now)}
+	if r.acted {
+		verdicts := plan.Judge(r.desired, r.actual)
+		left := plan.Leftovers(r.desired, r.actual)
+		snap := &Snapshot{Fence: r.fence}
+		for _, key := range sortedKeys(r.in.vips) {
+			vip := r.in.vips[key]
+			errs = append(errs, r.reportVIP(vip, verdicts, left, now))
+			snap.VIPs = append(snap.VIPs, r.row(vip, verdicts))
 		}
-		errs = append(errs, r.reportVIP(vip, verdicts, now))
-		snap.VIPs = append(snap.VIPs, r.row(vip, verdicts))
+		errs = append(errs, r.removeReports(left))
+		r.Metrics.count(verdicts)
+		r.snapshot.Store(snap)
 	}
-	errs = append(errs, r.removeReports())
-	r.report.note(errors.Join(errs...))
-	r.reportDaemon(now)
-	r.Metrics.count(verdicts)
-	r.snapshot.Store(snap)
+	err := errors.Join(errs...)
+	r.report.note(err)
+	return err
 }
 
-func (r *Reconciler) reportVIP(vip schema.VIP, verdicts map[netip.Addr]plan.Verdict, now time.Time) error {
+func (r *Reconciler) reportVIP(vip schema.VIP, verdicts map[netip.Addr]plan.Verdict, left map[netip.Addr]string, now time.Time) error {
 	f := r.report.files[vip.Key]
 	status := schema.Status{Key: vip.Key, Observed: vip.Seen()}
 	conditions := r.conditions(vip, verdicts)
-	current := factsOf(vip, conditions, verdicts)
-	if f.facts == current {
-		return nil // most of thousands, on most passes
-	}
-	f.addresses = []netip.Addr{}
 	for _, a := range vip.Addresses {
 		v := verdicts[a.IP]
 		link := a.Interface
@@ -129,6 +141,20 @@ func (r *Reconciler) reportVIP(vip schema.VIP, verdicts map[netip.Addr]plan.Verd
 			link = v.Link
 		}
 		status.Addresses = append(status.Addresses, schema.AddressStatus{IP: a.IP, Interface: link, Present: v.Present})
+	}
+	// What the document does not name any more is listed until it is gone.
+	for _, ip := range f.addresses {
+		link, still := left[ip]
+		if still && !slices.ContainsFunc(vip.Addresses, func(a schema.Address) bool { return a.IP == ip }) {
+			status.Addresses = append(status.Addresses, schema.AddressStatus{IP: ip, Interface: link, Present: true})
+		}
+	}
+	current := factsOf(status, conditions)
+	if f.facts == current {
+		return nil // most of thousands, on most passes
+	}
+	f.addresses = nil
+	for _, a := range status.Addresses {
 		f.addresses = append(f.addresses, a.IP)
 	}
 	for _, c := range conditions {
@@ -143,20 +169,19 @@ func (r *Reconciler) reportVIP(vip schema.VIP, verdicts map[netip.Addr]plan.Verd
 	return err
 }
 
-func factsOf(vip schema.VIP, conditions []schema.Condition, verdicts map[netip.Addr]plan.Verdict) facts {
+func factsOf(s schema.Status, conditions []schema.Condition) facts {
 	var text, present strings.Builder
 	for _, c := range conditions {
 		text.WriteString(string(c.Status) + " " + c.Reason + " " + c.Message + "\n")
 	}
-	for _, a := range vip.Addresses {
-		v := verdicts[a.IP]
-		present.WriteString(v.Link)
-		if v.Present {
+	for _, a := range s.Addresses {
+		present.WriteString(a.IP.String() + " " + a.Interface)
+		if a.Present {
 			present.WriteString("+")
 		}
 		present.WriteString("\n")
 	}
-	return facts{observed: vip.Seen(), conditions: text.String(), present: present.String()}
+	return facts{observed: s.Observed, conditions: text.String(), present: present.String()}
 }
 
 // conditions says how a VIP stands.
@@ -220,21 +245,13 @@ func (r *Reconciler) explain(a schema.Address, v plan.Verdict) string {
 
 // removeReports removes the status of VIPs that have no document any more
 // and of which nothing is left in the kernel.
-func (r *Reconciler) removeReports() error {
-	if r.in.node == nil || r.passErr != nil {
-		return nil
-	}
-	left := plan.Leftovers(r.desired, r.actual)
+func (r *Reconciler) removeReports(left map[netip.Addr]string) error {
 	var errs []error
 	for name, f := range r.report.files {
 		if _, ok := r.in.vips[name]; ok {
 			continue
 		}
-		gone := len(left) == 0
-		if f.addresses != nil {
-			gone = !slices.ContainsFunc(f.addresses, func(ip netip.Addr) bool { return left[ip] })
-		}
-		if !gone {
+		if slices.ContainsFunc(f.addresses, func(ip netip.Addr) bool { return left[ip] != "" }) {
 			continue
 		}
 		if err := r.report.vips.Remove(name); err != nil {
@@ -246,7 +263,7 @@ func (r *Reconciler) removeReports() error {
 	return errors.Join(errs...)
 }
 
-func (r *Reconciler) reportDaemon(now time.Time) {
+func (r *Reconciler) reportDaemon(now time.Time) error {
 	d := &r.report.daemon
 	ready := schema.Condition{Type: schema.ConditionReady, Status: schema.True, Reason: "Working"}
 	switch {
@@ -265,5 +282,5 @@ func (r *Reconciler) reportDaemon(now time.Time) {
 	d.Conditions = schema.SetCondition(d.Conditions, ready, now)
 	d.Conditions = schema.SetCondition(d.Conditions, docs, now)
 	d.Links = r.linkReport()
-	r.report.writeDaemon()
+	return r.report.writeDaemon()
 }

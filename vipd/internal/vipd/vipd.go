@@ -33,7 +33,7 @@ func Run(ctx context.Context, env *daemon.Env) error {
 	registry := metrics.New()
 	r, err := reconcile.New(reconcile.Config{
 		Log: env.Log, StateDir: env.StateDir, Boot: boot,
-		Open: opener(env.Log), Metrics: reconcile.NewMetrics(registry),
+		Open: opener(env.Log, kernel.ProbeFence), Metrics: reconcile.NewMetrics(registry),
 	})
 	if err != nil {
 		return err
@@ -69,24 +69,27 @@ func Run(ctx context.Context, env *daemon.Env) error {
 }
 
 // opener returns how the reconciler opens the kernel. Whether the kernel can
-// do a fence is tried once.
-func opener(log *slog.Logger) func(string) (kernel.Kernel, bool) {
+// do a fence is found out once: it is an error while the answer is not known.
+func opener(log *slog.Logger, probe func(table string) error) func(string) (kernel.Kernel, bool, error) {
 	var tried, can bool
-	return func(table string) (kernel.Kernel, bool) {
+	return func(table string) (kernel.Kernel, bool, error) {
 		if table == "" {
-			return kernel.NewLinux(""), false
+			return kernel.NewLinux(""), false, nil
 		}
 		if !tried {
-			err := kernel.ProbeFence(table)
-			tried, can = true, err == nil
-			if err != nil {
+			err := probe(table)
+			switch {
+			case err != nil && !kernel.Lacking(err):
+				return nil, false, err
+			case err != nil:
 				log.Warn("no fence in the kernel: short address lifetimes take its place", "err", err)
 			}
+			tried, can = true, err == nil
 		}
 		if !can {
 			table = ""
 		}
-		return kernel.NewLinux(table), can
+		return kernel.NewLinux(table), can, nil
 	}
 }
 
@@ -106,8 +109,8 @@ func tasks(env *daemon.Env, r *reconcile.Reconciler) []daemon.Task {
 		watch("watch of documents", vips, r.Documents.Fire),
 		daemon.TaskFunc("watch of addresses", func(ctx context.Context, ready func()) error {
 			ready()
-			return netsafe.Subscribe(ctx, r.Kernel.Fire, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR,
-				unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
+			return netsafe.Monitor(ctx, unix.NETLINK_ROUTE, netsafe.NotASpecificRoute, r.Kernel.Fire, unix.RTNLGRP_LINK,
+				unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
 		}),
 		daemon.TaskFunc("watch of fence", func(ctx context.Context, ready func()) error {
 			ready()

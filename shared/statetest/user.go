@@ -1,7 +1,4 @@
-// Package privtest runs parts of a test as another user or in another mount
-// namespace. Both are properties of a thread in Linux: the part runs on a
-// thread of its own, which ends with it.
-package privtest
+package statetest
 
 import (
 	"os"
@@ -11,21 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// require is the environment variable under which nothing may be skipped.
+const require = "VIPOD_REQUIRE_NETNS"
+
 // Root skips the test if it does not run as root, and fails it instead where
-// VIPOD_REQUIRE_NETNS=1 says that nothing may be skipped.
+// VIPOD_REQUIRE_NETNS=1 says that nothing may be skipped. Such a test's name
+// begins with TestNetns.
 func Root(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() == 0 {
 		return
 	}
-	if os.Getenv("VIPOD_REQUIRE_NETNS") == "1" {
+	if os.Getenv(require) == "1" {
 		t.Fatal("needs root")
 	}
 	t.Skip("needs root")
 }
 
-// As runs f under the given uid and without capabilities. Goroutines that f
-// starts run as before.
+// As runs f under the given uid and without capabilities, on a thread of its
+// own, of which the uid is a property. Goroutines that f starts run as before.
 func As(t testing.TB, uid int, f func()) {
 	t.Helper()
 	Root(t)

@@ -29,6 +29,7 @@ type Lock struct {
 	timing   Timing
 
 	synced   bool
+	told     bool // Want was called
 	exists   bool
 	record   Record
 	at       time.Duration // when record was seen to change
@@ -50,7 +51,8 @@ func NewLock(identity string, t Timing) *Lock {
 }
 
 // Resume goes on where an earlier process of this boot stopped, Owned or
-// Draining, if its grant has not ended. It must come first.
+// Draining, if its grant has not ended. It must come first. Until Want is
+// called the Lease is kept, but not taken.
 func (l *Lock) Resume(now time.Duration, held Ownership, valid time.Duration) {
 	if now < valid && (held.Phase == Owned || held.Phase == Draining) {
 		l.phase, l.epoch, l.valid = held.Phase, held.Epoch, valid
@@ -79,8 +81,11 @@ func (l *Lock) take(now time.Duration, r Record) {
 	}
 	l.exists = true
 	l.update.know(r.Version)
-	if r.Holder != l.identity && l.phase != Idle && l.phase != Released {
-		l.phase = Idle // taken from us; only after our grant, or by hand
+	if r.Holder != l.identity {
+		l.valid = 0 // by our own release, or the Lease was taken by hand
+		if l.phase != Released {
+			l.phase = Idle
+		}
 	}
 }
 
@@ -95,7 +100,7 @@ func (l *Lock) Forget(now time.Duration) {
 
 // Want says whether this node can serve the control plane's VIP.
 func (l *Lock) Want(now time.Duration, eligible bool) {
-	l.eligible = eligible
+	l.eligible, l.told = eligible, true
 	l.step(now)
 }
 
@@ -111,6 +116,12 @@ func (l *Lock) Silent(now time.Duration) {
 // Suspend stops the renewals while vipd does not answer, see Machine.Suspend.
 func (l *Lock) Suspend(now time.Duration, suspended bool) {
 	l.suspended = suspended
+	l.step(now)
+}
+
+// Wait keeps the Lease as it is, see Machine.Wait.
+func (l *Lock) Wait(now time.Duration, wait bool) {
+	l.update.waits = wait
 	l.step(now)
 }
 
@@ -144,7 +155,7 @@ func (l *Lock) step(now time.Duration) {
 		l.phase = Idle // the kernel is silent since the grant ended
 	}
 	switch {
-	case l.phase == Owned && !l.eligible && l.synced:
+	case l.phase == Owned && !l.eligible && l.synced && l.told:
 		l.phase = Draining
 	case l.phase == Draining && l.eligible && l.synced:
 		l.phase = Owned // never left the Lease
@@ -157,13 +168,15 @@ func (l *Lock) step(now time.Duration) {
 func (l *Lock) intent(now time.Duration) (holder string, at time.Duration) {
 	mine := l.exists && l.record.Holder == l.identity
 	switch {
-	case !l.synced || l.suspended && l.phase != Idle:
+	case !l.synced || l.update.waits || l.suspended && l.phase != Idle:
 		return "", never
 	case l.phase == Owned || l.phase == Draining:
 		if l.update.version == 0 {
 			return l.identity, now // deleted under us
 		}
 		return l.identity, l.update.sent + l.timing.Renew
+	case !l.told:
+		return "", never
 	case mine && !l.eligible && l.update.version != 0:
 		return "", now
 	case !l.eligible || l.suspended:

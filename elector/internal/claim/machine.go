@@ -13,6 +13,7 @@ type Machine struct {
 	timing Timing
 
 	synced bool // a list of all Leases was seen
+	told   bool // Want was called
 	view   view
 
 	groups []Group
@@ -79,7 +80,8 @@ func New(node string, t Timing) *Machine {
 // Resume goes on where an earlier process of this boot stopped: what its
 // documents say was Owned or Draining, with the epochs, under a grant until
 // valid. It must come first. A grant that has ended was forfeited, and nothing
-// is resumed.
+// is resumed. Until Want says what shall be owned, what was resumed goes on as
+// it is, and nothing is claimed.
 func (m *Machine) Resume(now time.Duration, held map[netip.Addr]Ownership, valid time.Duration) {
 	if now >= valid {
 		return
@@ -88,6 +90,7 @@ func (m *Machine) Resume(now time.Duration, held map[netip.Addr]Ownership, valid
 	for ip, o := range held {
 		if o.Phase == Owned || o.Phase == Draining {
 			m.addrs[ip] = &address{Ownership: o, resumed: true}
+			m.ready = true // as it was
 		}
 	}
 }
@@ -129,7 +132,7 @@ func (m *Machine) Live(now time.Duration) []string {
 // Want is the complete list of groups that shall have an owner, and whether
 // this node can serve VIPs at all.
 func (m *Machine) Want(now time.Duration, groups []Group, ready bool) {
-	m.groups, m.ready = groups, ready
+	m.groups, m.ready, m.told = groups, ready, true
 	m.step(now)
 }
 
@@ -171,13 +174,21 @@ func (m *Machine) Suspend(now time.Duration, suspended bool) {
 	m.step(now)
 }
 
+// Wait keeps this node's Lease as it is, neither renewed nor changed, while it
+// is not known what an earlier process left on the wire: until that is silent,
+// no claim may be given up and no grant be had.
+func (m *Machine) Wait(now time.Duration, wait bool) {
+	m.update.waits = wait
+	m.step(now)
+}
+
 // Tick lets time pass.
 func (m *Machine) Tick(now time.Duration) { m.step(now) }
 
 // step brings every address to where it belongs.
 func (m *Machine) step(now time.Duration) {
 	m.lapse(now)
-	if m.synced {
+	if m.synced && m.told {
 		m.evaluate(now)
 	}
 }
@@ -208,7 +219,7 @@ func (m *Machine) Deadline(now time.Duration) time.Duration {
 		switch {
 		case a.claimed():
 			d = min(d, m.valid)
-		case a.Phase == Released:
+		case a.Phase == Released && m.told:
 			d = min(d, a.until)
 		}
 	}

@@ -21,6 +21,7 @@ type updater struct {
 
 	failures int
 	retry    time.Duration
+	waits    bool // see Machine.Wait
 }
 
 // know takes in a version of our Lease: from a watch, an answer or a read.
@@ -40,7 +41,7 @@ func (u *updater) changed(now time.Duration) {
 // due returns when the next update is to be sent.
 func (u *updater) due(t Timing, blocked bool) time.Duration {
 	switch {
-	case u.flight || blocked:
+	case u.flight || u.waits || blocked:
 		return never
 	case !u.started:
 		return 0

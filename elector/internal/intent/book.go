@@ -1,7 +1,9 @@
 package intent
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/netip"
 	"path/filepath"
@@ -30,9 +32,12 @@ type Book struct {
 	// exposed are, by document, the addresses that were active and of which
 	// vipd has not said since that they are mute or gone.
 	exposed map[string]map[netip.Addr]bool
-	boot    string
-	node    schema.Observed
-	grant   map[schema.GrantName]int64
+	// unsure are the documents of which the last write failed: the file has
+	// the content before or after.
+	unsure map[string]bool
+	boot   string
+	node   schema.Observed
+	grant  map[schema.GrantName]int64
 }
 
 // Previous is what an earlier process of elector left.
@@ -42,6 +47,10 @@ type Previous struct {
 	Grant map[schema.GrantName]time.Duration
 	// VIPs are its documents by key.
 	VIPs map[string]schema.VIP
+	// Problems are the documents that could not be read. What they were about
+	// and for how long it may be claimed is not known then; those about VIPs
+	// were removed.
+	Problems []error
 }
 
 // Open prepares the directories and returns what an earlier process of the
@@ -50,7 +59,7 @@ func Open(stateDir, bootID string, uid int) (*Book, Previous, error) {
 	instance := statefile.Instance(bootID)
 	b := &Book{
 		dir: ownership.Dir(stateDir, ownership.Elector), vipsDir: ownership.VIPs(stateDir, ownership.Elector),
-		docs: map[string]*schema.VIP{}, exposed: map[string]map[netip.Addr]bool{}, boot: bootID,
+		docs: map[string]*schema.VIP{}, exposed: map[string]map[netip.Addr]bool{}, unsure: map[string]bool{}, boot: bootID,
 	}
 	var err error
 	if b.root, err = statefile.NewWriter(b.dir, instance); err != nil {
@@ -65,28 +74,43 @@ func Open(stateDir, bootID string, uid int) (*Book, Previous, error) {
 	}
 	for key, doc := range previous.VIPs {
 		b.docs[key] = &doc
-		if doc.State == schema.StateActive || doc.State == schema.StateDraining {
-			b.expose(key, doc.Addresses)
-		}
+		b.expose(key, doc.Addresses) // whatever its state: vipd may not have got that far
 	}
 	return b, previous, nil
 }
 
-// read reads what an earlier process left. A grant that is missing or
-// unreadable is as good as one that has ended: what it covered is forfeited.
+// read reads what an earlier process left, and removes what cannot be read:
+// nobody would ever rewrite it.
 func (b *Book) read(uid int) (Previous, error) {
 	p := Previous{Grant: map[schema.GrantName]time.Duration{}, VIPs: map[string]schema.VIP{}}
-	docs, _, err := statefile.NewSet[schema.VIP](b.vipsDir, uid).Load()
+	docs, problems, err := statefile.NewSet[schema.VIP](b.vipsDir, uid).Load()
 	if err != nil {
 		return p, err
 	}
-	maps.Copy(p.VIPs, docs)
-	grant, err := statefile.Read[schema.Grant](filepath.Join(b.dir, grantName+".json"), uid)
-	if err != nil || grant.Boot != b.boot {
-		return p, nil
+	for _, name := range b.vips.Names() {
+		doc, ok := docs[name]
+		if ok && doc.Key == name {
+			p.VIPs[name] = doc
+			continue
+		}
+		err := problems[name]
+		if err == nil {
+			err = fmt.Errorf("its key is %q", doc.Key)
+		}
+		p.Problems = append(p.Problems, fmt.Errorf("document %s: %w", name, err))
+		if err := b.vips.Remove(name); err != nil {
+			return p, err
+		}
 	}
-	for name, until := range grant.ValidUntil {
-		p.Grant[name] = time.Duration(until)
+	grant, err := statefile.Read[schema.Grant](filepath.Join(b.dir, grantName+".json"), uid)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && len(p.VIPs) == 0: // the first process
+	case err != nil:
+		p.Problems = append(p.Problems, err)
+	case grant.Boot == b.boot:
+		for name, until := range grant.ValidUntil {
+			p.Grant[name] = time.Duration(until)
+		}
 	}
 	return p, nil
 }
@@ -136,6 +160,7 @@ func (b *Book) WriteGrant(grants map[schema.GrantName]time.Duration) error {
 	if b.grant != nil && maps.Equal(b.grant, valid) {
 		return nil
 	}
+	b.grant = nil // not known if the write fails
 	if _, err := b.root.Write(grantName, &schema.Grant{Boot: b.boot, ValidUntil: valid}); err != nil {
 		return err
 	}
@@ -143,22 +168,25 @@ func (b *Book) WriteGrant(grants map[schema.GrantName]time.Duration) error {
 	return nil
 }
 
-// Put writes a VIP's document and says whether it changed.
+// Put writes a VIP's document and says whether it changed. One whose write
+// fails may stand in the file all the same: it exposes what it would, and no
+// answer to the one before counts any more.
 func (b *Book) Put(doc *schema.VIP) (changed bool, err error) {
-	if old := b.docs[doc.Key]; old != nil && old.Instance == b.vips.Instance() && equal(old, doc) {
+	old := b.docs[doc.Key]
+	if old != nil && old.Instance == b.vips.Instance() && !b.unsure[doc.Key] && equal(old, doc) {
 		return false, nil
 	}
 	if err := doc.Validate(); err != nil {
 		return false, fmt.Errorf("writing document %s: %w", doc.Key, err)
 	}
-	changed, err = b.vips.Write(doc.Key, doc)
-	if err != nil {
-		return false, err
-	}
-	b.docs[doc.Key] = doc
 	if doc.State == schema.StateActive {
 		b.expose(doc.Key, doc.Addresses)
 	}
+	b.docs[doc.Key], b.unsure[doc.Key] = doc, true
+	if changed, err = b.vips.Write(doc.Key, doc); err != nil {
+		return false, err
+	}
+	delete(b.unsure, doc.Key)
 	return changed, nil
 }
 
@@ -175,6 +203,7 @@ func (b *Book) Drop(key string) error {
 		return err
 	}
 	delete(b.docs, key)
+	delete(b.unsure, key)
 	return nil
 }
 
@@ -190,15 +219,27 @@ func (b *Book) expose(key string, addresses []schema.Address) {
 }
 
 // Acknowledge takes vipd's status documents and forgets the exposure of every
-// address that they say is mute or gone.
-func (b *Book) Acknowledge(statuses map[string]schema.Status) {
+// address that they say is mute or gone. swept says that vipd acts on complete
+// documents: only then is an address gone that a document no longer names.
+func (b *Book) Acknowledge(statuses map[string]schema.Status, swept bool) {
 	for key, set := range b.exposed {
-		doc := b.docs[key]
-		status, reported := statuses[key]
+		doc, status := b.docs[key], statuses[key]
+		if doc == nil || b.unsure[key] || status.Observed != doc.Seen() {
+			continue // nothing was said about this very document
+		}
 		for ip := range set {
-			if silent(doc, status, reported, ip) {
-				delete(set, ip)
+			if !silent(doc, status, ip, swept) {
+				if doc.State != schema.StateWithdrawn {
+					continue
+				}
+				other := b.sharer(key, ip)
+				if other == "" {
+					continue
+				}
+				// It is there for another document, which is to answer for it.
+				b.expose(other, []schema.Address{{IP: ip}})
 			}
+			delete(set, ip)
 		}
 		if len(set) == 0 {
 			delete(b.exposed, key)
@@ -206,26 +247,36 @@ func (b *Book) Acknowledge(statuses map[string]schema.Status) {
 	}
 }
 
-// silent says whether vipd's report proves that this node does not claim the
-// address for the document. A report that is missing proves nothing while
-// there is a document: vipd may be in the midst of acting on it.
-func silent(doc *schema.VIP, status schema.Status, reported bool, ip netip.Addr) bool {
-	listed := false
-	for _, a := range status.Addresses {
-		listed = listed || a.IP == ip
-	}
-	if doc == nil {
-		return !reported || !listed
-	}
-	if !reported || status.Observed != doc.Seen() {
-		return false
-	}
-	for _, a := range doc.Addresses {
-		if a.IP == ip {
-			return doc.State == schema.StateDraining && schema.IsTrue(status.Conditions, schema.ConditionMuted)
+// sharer returns another document that wants the address in the kernel, ""
+// for none.
+func (b *Book) sharer(key string, ip netip.Addr) string {
+	for other, doc := range b.docs {
+		if other == key || doc.State != schema.StateActive && doc.State != schema.StateDraining {
+			continue
+		}
+		if slices.ContainsFunc(doc.Addresses, func(a schema.Address) bool { return a.IP == ip }) {
+			return other
 		}
 	}
-	return !listed
+	return ""
+}
+
+// silent says whether vipd's report about the document proves that this node
+// does not claim the address.
+func silent(doc *schema.VIP, status schema.Status, ip netip.Addr, swept bool) bool {
+	listed, present := false, false
+	for _, a := range status.Addresses {
+		listed = listed || a.IP == ip
+		present = present || a.IP == ip && a.Present
+	}
+	named := slices.ContainsFunc(doc.Addresses, func(a schema.Address) bool { return a.IP == ip })
+	switch {
+	case !named:
+		return !listed && swept
+	case doc.State == schema.StateDraining:
+		return schema.IsTrue(status.Conditions, schema.ConditionMuted)
+	}
+	return doc.State != schema.StateActive && !present
 }
 
 // Exposures returns the addresses that some document exposes.
@@ -237,6 +288,21 @@ func (b *Book) Exposures() map[netip.Addr]bool {
 		}
 	}
 	return all
+}
+
+// Awaits says whether vipd has yet to answer the document that withdraws the
+// addresses of that key, so that a document that does not name them must wait.
+func (b *Book) Awaits(next *schema.VIP) bool {
+	was := b.docs[next.Key]
+	if was == nil || was.State != schema.StateWithdrawn {
+		return false
+	}
+	for ip := range b.exposed[next.Key] {
+		if !slices.ContainsFunc(next.Addresses, func(a schema.Address) bool { return a.IP == ip }) {
+			return true
+		}
+	}
+	return false
 }
 
 // Exposed says whether the document exposes any address.

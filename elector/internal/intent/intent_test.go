@@ -2,16 +2,13 @@ package intent
 
 import (
 	"net/netip"
-	"os"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/vipod/vipod/elector/internal/claim"
 	"github.com/vipod/vipod/elector/internal/plan"
-	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
 )
 
@@ -109,117 +106,5 @@ func TestControlPlaneFollowsItsLease(t *testing.T) {
 		case doc == nil || doc.State != want || doc.Grant != schema.GrantControlPlane || doc.Epoch != "7":
 			t.Errorf("%s: %+v", phase, doc)
 		}
-	}
-}
-
-func open(t *testing.T, dir string) (*Book, Previous) {
-	t.Helper()
-	if err := os.MkdirAll(ownership.Dir(dir, ownership.Elector), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	b, p, err := Open(dir, "boot", os.Getuid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b, p
-}
-
-func put(t *testing.T, b *Book, state schema.State, ips ...netip.Addr) *schema.VIP {
-	t.Helper()
-	doc := &schema.VIP{Key: "default.web", Kind: schema.KindService, State: state, Grant: schema.GrantNode, Epoch: "7"}
-	for _, ip := range ips {
-		doc.Addresses = append(doc.Addresses, address(ip, "eth0"))
-	}
-	if _, err := b.Put(doc); err != nil {
-		t.Fatal(err)
-	}
-	return doc
-}
-
-// report is vipd's status about a document.
-func report(doc *schema.VIP, muted schema.ConditionStatus, ips ...netip.Addr) map[string]schema.Status {
-	s := schema.Status{Key: doc.Key, Observed: doc.Seen(), Conditions: []schema.Condition{{Type: schema.ConditionMuted, Status: muted}}}
-	for _, ip := range ips {
-		s.Addresses = append(s.Addresses, schema.AddressStatus{IP: ip})
-	}
-	return map[string]schema.Status{doc.Key: s}
-}
-
-func TestOnlyAnAcknowledgedAddressIsSilent(t *testing.T) {
-	b, _ := open(t, t.TempDir())
-	active := put(t, b, schema.StateActive, v4, v6)
-	exposed := func(want ...netip.Addr) {
-		t.Helper()
-		got := b.Exposures()
-		if len(got) != len(want) {
-			t.Fatalf("exposed %v, want %v", got, want)
-		}
-		for _, ip := range want {
-			if !got[ip] {
-				t.Fatalf("exposed %v, want %v", got, want)
-			}
-		}
-	}
-	exposed(v4, v6)
-	b.Acknowledge(report(active, schema.True, v4, v6))
-	exposed(v4, v6) // what an active document asks for is not silent, whatever is said
-	draining := put(t, b, schema.StateDraining, v4, v6)
-	b.Acknowledge(report(active, schema.True, v4, v6))
-	exposed(v4, v6) // an answer about an earlier document
-	b.Acknowledge(nil)
-	exposed(v4, v6) // no answer yet
-	b.Acknowledge(report(draining, schema.False, v4, v6))
-	exposed(v4, v6)
-	b.Acknowledge(report(draining, schema.True, v4, v6))
-	exposed()
-
-	active = put(t, b, schema.StateActive, v4)
-	exposed(v4)
-	edited := put(t, b, schema.StateActive, v6)
-	b.Acknowledge(report(active, schema.False, v4))
-	exposed(v4, v6)
-	b.Acknowledge(report(edited, schema.False, v4, v6))
-	exposed(v4, v6) // still in the kernel
-	b.Acknowledge(report(edited, schema.False, v6))
-	exposed(v6)
-	if err := b.Drop("default.web"); err != nil {
-		t.Fatal(err)
-	}
-	b.Acknowledge(report(edited, schema.False, v6))
-	exposed(v6)
-	b.Acknowledge(nil)
-	exposed()
-}
-
-func TestSuccessorFindsWhatWasOwned(t *testing.T) {
-	dir := t.TempDir()
-	b, p := open(t, dir)
-	if len(p.Grant) != 0 || len(p.VIPs) != 0 {
-		t.Fatalf("found %+v in a new directory", p)
-	}
-	put(t, b, schema.StateActive, v4)
-	grants := map[schema.GrantName]time.Duration{schema.GrantNode: 5 * time.Second, schema.GrantControlPlane: 0}
-	if err := b.WriteGrant(grants); err != nil {
-		t.Fatal(err)
-	}
-	next, p := open(t, dir)
-	if p.Grant[schema.GrantNode] != 5*time.Second || len(p.Grant) != 1 || Epoch(p.VIPs["default.web"]) != 7 {
-		t.Errorf("found %+v", p)
-	}
-	if !next.Exposures()[v4] {
-		t.Error("what was active is taken for silent")
-	}
-	if changed, err := next.Put(&schema.VIP{Key: "default.web", Kind: schema.KindService, State: schema.StateActive,
-		Grant: schema.GrantNode, Epoch: "7", Addresses: []schema.Address{address(v4, "eth0")}}); err != nil || !changed {
-		t.Errorf("a document of another process must be written anew: %t, %v", changed, err)
-	}
-	if _, p, err := Open(dir, "another boot", os.Getuid()); err != nil || len(p.Grant) != 0 {
-		t.Errorf("a grant of another boot counts: %+v, %v", p.Grant, err)
-	}
-	if err := os.WriteFile(ownership.Dir(dir, ownership.Elector)+"/grant.json", []byte("{"), 0o640); err != nil {
-		t.Fatal(err)
-	}
-	if _, p := open(t, dir); len(p.Grant) != 0 {
-		t.Errorf("an unreadable grant counts: %+v", p.Grant)
 	}
 }

@@ -73,11 +73,33 @@ func ControlPlane(v plan.VIP, phase claim.Phase, epoch uint64, before *schema.VI
 	return document(v, v.Key, state, schema.GrantControlPlane, epoch, addresses)
 }
 
-// Draining returns the document by which an active one is muted.
-func Draining(before schema.VIP) *schema.VIP {
-	doc := before
-	doc.State, doc.Announce = schema.StateDraining, nil
-	return &doc
+// Withdrawn returns the document by which the addresses of another are taken
+// out of the kernel.
+func Withdrawn(before schema.VIP) *schema.VIP {
+	before.State, before.Announce = schema.StateWithdrawn, nil
+	return &before
+}
+
+// Resumed returns what becomes of an earlier process's document as long as
+// there is no plan: itself while this node owns all of its addresses, a mute
+// one while it owns some, and a withdrawn one when it owns none.
+func Resumed(before schema.VIP, phase func(netip.Addr) claim.Phase) *schema.VIP {
+	if before.State != schema.StateActive && before.State != schema.StateDraining {
+		return &before
+	}
+	owned, held := true, false
+	for _, a := range before.Addresses {
+		p := phase(a.IP)
+		owned = owned && p == claim.Owned
+		held = held || p == claim.Owned || p == claim.Draining || p == claim.Released
+	}
+	switch {
+	case !held:
+		return Withdrawn(before)
+	case !owned:
+		before.State, before.Announce = schema.StateDraining, nil
+	}
+	return &before
 }
 
 // placed gives addresses without an interface the one they were active on:

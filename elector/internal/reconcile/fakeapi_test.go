@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +53,7 @@ type fakeAPI struct {
 	locksC  chan kube.LockEvent
 	cut     bool // by mu: requests fail, events wait
 	waiting []func()
+	partial *atomic.Bool // Services, slices and Nodes are not listed yet
 }
 
 func (s *store) connect(node string, changed *trigger.Trigger) *fakeAPI {
@@ -116,7 +118,7 @@ func (a *fakeAPI) request(what string) error {
 	return nil
 }
 
-func (a *fakeAPI) Synced() bool                         { return true }
+func (a *fakeAPI) Synced() bool                         { return a.partial == nil || !a.partial.Load() }
 func (a *fakeAPI) Host() (netip.Addr, bool)             { return netip.Addr{}, false }
 func (a *fakeAPI) Leases() <-chan kube.LeaseEvent       { return a.leasesC }
 func (a *fakeAPI) Locks() <-chan kube.LockEvent         { return a.locksC }

@@ -90,6 +90,9 @@ type fakeNode struct {
 	vipdUp  atomic.Bool
 	arpdUp  atomic.Bool
 	apiDown atomic.Bool // the local API server
+	partial atomic.Bool // Services, slices and Nodes are not listed yet
+	vipdBad atomic.Bool // vipd answers, and its passes fail
+	arpdBad atomic.Bool // arpd's do
 	linkUp  atomic.Bool
 	mu      sync.Mutex
 	taken   map[netip.Addr]string // strangers by address
@@ -162,6 +165,7 @@ func (n *fakeNode) start() {
 	n.t.Helper()
 	changed := trigger.New()
 	n.api = n.store.connect(n.name, changed)
+	n.api.partial = &n.partial
 	log := slog.New(slog.DiscardHandler)
 	if os.Getenv("VIPOD_TEST_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("node", n.name)
@@ -213,132 +217,9 @@ func (n *fakeNode) stop() {
 	n.r = nil
 }
 
-// vipd acts on elector's documents as vipd does, with the wire for a kernel.
-func (n *fakeNode) vipd(ctx context.Context) {
-	root, err := statefile.NewWriter(ownership.Dir(n.dir, ownership.Vipd), statefile.Instance(testBoot))
-	if err != nil {
-		n.t.Error(err)
-		return
-	}
-	vips, err := statefile.NewWriter(ownership.VIPs(n.dir, ownership.Vipd), statefile.Instance(testBoot))
-	if err != nil {
-		n.t.Error(err)
-		return
-	}
-	docs := statefile.NewSet[schema.VIP](ownership.VIPs(n.dir, ownership.Elector), os.Getuid())
-	written := map[string]bool{}
-	for ctx.Err() == nil {
-		time.Sleep(2 * time.Millisecond)
-		if !n.vipdUp.Load() {
-			continue
-		}
-		node, err := statefile.Read[schema.Node](ownership.Dir(n.dir, ownership.Elector)+"/node.json", os.Getuid())
-		if err != nil {
-			continue
-		}
-		link := schema.Link{
-			Name: "eth0", Index: 2, Up: n.linkUp.Load(), DefaultIPv4: true, DefaultIPv6: true,
-			Addresses: []netip.Prefix{netip.MustParsePrefix("203.0.113.200/24"), netip.MustParsePrefix("2001:db8::200/64")},
-		}
-		n.write(root, "daemon", &schema.Daemon{Name: "vipd", Observed: node.Seen(), Links: []schema.Link{link}})
-		// The grant first, the documents after.
-		grant, _ := statefile.Read[schema.Grant](ownership.Dir(n.dir, ownership.Elector)+"/grant.json", os.Getuid())
-		list, _, err := docs.Load()
-		if err != nil || !node.Synced {
-			continue
-		}
-		claims := map[netip.Addr]time.Duration{}
-		for _, doc := range list {
-			for _, a := range doc.Addresses {
-				if doc.State == schema.StateActive {
-					claims[a.IP] = time.Duration(grant.ValidUntil[doc.Grant])
-				}
-			}
-		}
-		n.wire.set(n.name, claims)
-		for key, doc := range list {
-			if doc.State == schema.StateStandby {
-				continue
-			}
-			status := &schema.Status{Key: key, Observed: doc.Seen()}
-			for _, a := range doc.Addresses {
-				status.Addresses = append(status.Addresses, schema.AddressStatus{IP: a.IP, Interface: a.Interface, Present: true})
-			}
-			muted := schema.False
-			if doc.State == schema.StateDraining {
-				muted = schema.True
-			}
-			status.Conditions = []schema.Condition{
-				{Type: schema.ConditionPresent, Status: schema.True}, {Type: schema.ConditionMuted, Status: muted},
-			}
-			n.write(vips, key, status)
-			written[key] = true
-		}
-		for key := range written {
-			if doc, ok := list[key]; !ok || doc.State == schema.StateStandby {
-				if err := vips.Remove(key); err != nil {
-					n.t.Error(err)
-				}
-				delete(written, key)
-			}
-		}
-	}
-	n.wire.set(n.name, nil)
-}
-
 func (n *fakeNode) write(w *statefile.Writer, name string, doc schema.Document) {
 	if _, err := w.Write(name, doc); err != nil {
 		n.t.Error(err)
-	}
-}
-
-// arpd answers probes.
-func (n *fakeNode) arpd(ctx context.Context) {
-	root, err := statefile.NewWriter(ownership.Dir(n.dir, ownership.Arpd), statefile.Instance(testBoot))
-	if err != nil {
-		n.t.Error(err)
-		return
-	}
-	vips, err := statefile.NewWriter(ownership.VIPs(n.dir, ownership.Arpd), statefile.Instance(testBoot))
-	if err != nil {
-		n.t.Error(err)
-		return
-	}
-	docs := statefile.NewSet[schema.VIP](ownership.VIPs(n.dir, ownership.Elector), os.Getuid())
-	for ctx.Err() == nil {
-		time.Sleep(2 * time.Millisecond)
-		if !n.arpdUp.Load() {
-			continue
-		}
-		node, err := statefile.Read[schema.Node](ownership.Dir(n.dir, ownership.Elector)+"/node.json", os.Getuid())
-		if err != nil {
-			continue
-		}
-		n.write(root, "daemon", &schema.Daemon{Name: "arpd", Observed: node.Seen()})
-		list, _, err := docs.Load()
-		if err != nil {
-			continue
-		}
-		for key, doc := range list {
-			status := &schema.Status{Key: key, Observed: doc.Seen()}
-			kind := schema.Condition{Type: schema.ConditionUnclaimed, Status: schema.True}
-			if doc.State != schema.StateStandby {
-				kind = schema.Condition{Type: schema.ConditionConflict, Status: schema.False}
-			}
-			n.mu.Lock()
-			for _, a := range doc.Addresses {
-				mac := n.taken[a.IP]
-				status.Addresses = append(status.Addresses, schema.AddressStatus{IP: a.IP, Interface: a.Interface, ConflictMAC: mac})
-				if mac != "" && doc.State == schema.StateStandby {
-					kind.Status = schema.False
-				} else if mac != "" {
-					kind.Status = schema.True
-				}
-			}
-			n.mu.Unlock()
-			status.Conditions = []schema.Condition{kind}
-			n.write(vips, key, status)
-		}
 	}
 }
 

@@ -29,11 +29,36 @@ func (r *Reconciler) writeFiles(now time.Duration) {
 	r.retry.Reset()
 }
 
-// writeDocuments writes the VIP documents. Before there is a plan, nothing is
-// touched: absent is not empty.
+// carryOn keeps the documents that an earlier process left as long as there
+// is no plan: absent is not empty. Those that this node has forfeited are
+// withdrawn, since the next grant would open the fence over them. Without a
+// document vipd would leave their addresses where they are, until the
+// documents are complete.
+func (r *Reconciler) carryOn() error {
+	var errs []error
+	for _, doc := range r.book.VIPs() {
+		phase := func(ip addr) claim.Phase { return r.machine.State(ip).Phase }
+		if doc.Grant == schema.GrantControlPlane {
+			phase = func(addr) claim.Phase { return r.lockPhase() }
+		}
+		if next := intent.Resumed(*doc, phase); next.State != doc.State {
+			errs = append(errs, r.put(next))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Reconciler) lockPhase() claim.Phase {
+	if r.lock == nil {
+		return claim.Idle
+	}
+	return r.lock.Phase()
+}
+
+// writeDocuments writes the VIP documents.
 func (r *Reconciler) writeDocuments() error {
 	if r.planned == 0 {
-		return nil
+		return r.carryOn()
 	}
 	var errs []error
 	wanted := map[string]*schema.VIP{}
@@ -67,6 +92,9 @@ func (r *Reconciler) writeDocuments() error {
 }
 
 func (r *Reconciler) put(doc *schema.VIP) error {
+	if r.book.Awaits(doc) {
+		return nil // vipd's answer causes the next pass
+	}
 	changed, err := r.book.Put(doc)
 	if changed {
 		r.Log.Info("document", "key", doc.Key, "state", doc.State, "epoch", doc.Epoch, "addresses", prefixes(doc.Addresses))
@@ -82,18 +110,12 @@ func prefixes(list []schema.Address) []string {
 	return out
 }
 
-// withdraw removes a document that nobody wants. While this node's Lease still
-// claims an address that may be active because of it, the document becomes a
-// draining one first: only a document can ask vipd to say that it is mute.
+// withdraw removes a document that nobody wants. While an address may be
+// active because of it, the document becomes a withdrawn one first: only a
+// document can have vipd answer that the address is gone.
 func (r *Reconciler) withdraw(doc schema.VIP) error {
-	for _, a := range doc.Addresses {
-		draining := r.machine.State(a.IP).Phase == claim.Draining
-		if doc.Kind == schema.KindControlPlane {
-			draining = r.lock != nil && r.lock.Phase() == claim.Draining
-		}
-		if draining && doc.State != schema.StateStandby {
-			return r.put(intent.Draining(doc))
-		}
+	if r.book.Exposed(doc.Key) {
+		return r.put(intent.Withdrawn(doc))
 	}
 	if err := r.book.Drop(doc.Key); err != nil {
 		return err

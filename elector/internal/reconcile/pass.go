@@ -28,6 +28,7 @@ func (r *Reconciler) pass(ctx context.Context) {
 		r.lock.Tick(now)
 	}
 	r.acknowledge(now)
+	r.clearDoubt(now)
 	r.takeProbes(now)
 	r.send(ctx) // before the files: a claim waits for nothing of this node
 	r.writeFiles(now)
@@ -48,7 +49,7 @@ type wish struct {
 // wish tells the machines what is wanted, if that has changed.
 func (r *Reconciler) wish(now time.Duration) {
 	w := r.judge(now)
-	if r.planned == 0 || r.wished.told && w == r.wished {
+	if r.wished.told && w == r.wished {
 		return
 	}
 	before := r.wished
@@ -60,9 +61,14 @@ func (r *Reconciler) wish(now time.Duration) {
 		r.Log.Warn("renewals", "suspended", w.suspended, "reason", r.notReady)
 	}
 	r.machine.Suspend(now, w.suspended)
-	r.machine.Want(now, r.groups(), w.ready)
 	if r.lock != nil {
 		r.lock.Suspend(now, w.suspended)
+	}
+	if r.planned == 0 && r.stopping.since == 0 {
+		return // what was resumed goes on
+	}
+	r.machine.Want(now, r.groups(), w.ready)
+	if r.lock != nil {
 		r.lock.Want(now, w.controlled)
 	}
 }
@@ -138,7 +144,7 @@ func addresses(groups []claim.Group) (n int) {
 // acknowledge tells the machines which draining addresses vipd has muted or
 // removed.
 func (r *Reconciler) acknowledge(now time.Duration) {
-	r.book.Acknowledge(r.reports.vipd)
+	r.book.Acknowledge(r.reports.vipd, r.swept())
 	exposed := r.book.Exposures()
 	var silent []addr
 	r.machine.Addresses(func(ip addr, o claim.Ownership) {
@@ -152,6 +158,35 @@ func (r *Reconciler) acknowledge(now time.Duration) {
 	if r.lock != nil && r.lock.Phase() == claim.Draining && !r.book.Exposed(schema.ControlPlaneKey) {
 		r.lock.Silent(now)
 	}
+}
+
+// works says whether a daemon says of itself that it does its work.
+func works(d schema.Daemon) bool { return schema.IsTrue(d.Conditions, schema.ConditionReady) }
+
+// clearDoubt ends the wait of a process that could not read everything that an
+// earlier one left: vipd has gone through complete documents, and what they
+// do not want is gone.
+func (r *Reconciler) clearDoubt(now time.Duration) {
+	if !r.doubt || !r.swept() || len(r.book.Exposures()) > 0 {
+		return
+	}
+	r.doubt = false
+	r.Log.Info("nothing is left of an earlier process")
+	r.wait(now, false)
+}
+
+func (r *Reconciler) wait(now time.Duration, wait bool) {
+	r.machine.Wait(now, wait)
+	if r.lock != nil {
+		r.lock.Wait(now, wait)
+	}
+}
+
+// swept says whether vipd acts on complete documents, so that what they do
+// not want is gone.
+func (r *Reconciler) swept() bool {
+	d := r.reports.vipdDaemon
+	return r.synced && d.Observed == r.book.Node() && works(d)
 }
 
 // takeProbes tells the machine for which addresses arpd found nobody.

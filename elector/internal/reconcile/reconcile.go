@@ -45,7 +45,7 @@ type Reconciler struct {
 
 	planner
 	wished     wish
-	resumed    []claim.Group // owned at the start, until there is a plan
+	doubt      bool          // what an earlier process left is not known
 	full       map[int]bool  // groups of the plan that no longer fit
 	notReady   string        // why this node cannot serve
 	gateUntil  time.Duration // when the gates must be looked at again
@@ -92,26 +92,31 @@ func New(opts Options) (*Reconciler, error) {
 }
 
 // resume goes on with what an earlier process owned while its grant lasts.
+// Without knowing all of it nothing is resumed, and the Lease stays as it is
+// until vipd has swept the node.
 func (r *Reconciler) resume(now time.Duration, previous intent.Previous) {
+	for _, err := range previous.Problems {
+		r.Log.Error("reading what an earlier process left", "err", err)
+	}
+	if r.doubt = len(previous.Problems) > 0; r.doubt {
+		r.wait(now, true)
+		return
+	}
 	held := map[netip.Addr]claim.Ownership{}
 	for _, doc := range previous.VIPs {
 		o, ok := holding(doc)
 		if !ok || doc.Grant != schema.GrantNode {
 			continue
 		}
-		g := claim.Group{Eligible: o.Phase == claim.Owned}
 		for _, a := range doc.Addresses {
 			if held[a.IP].Phase != claim.Owned { // one address may have several documents
 				held[a.IP] = o
 			}
-			g.Addresses = append(g.Addresses, a.IP)
 		}
-		r.resumed = append(r.resumed, g)
 	}
 	if valid := previous.Grant[schema.GrantNode]; now < valid {
 		r.Log.Info("resuming", "addresses", len(held), "grant", valid-now)
 		r.machine.Resume(now, held, valid)
-		r.machine.Want(now, r.resumed, true)
 		r.vipd.trust(now)
 		r.arpd.trust(now)
 	}
@@ -119,7 +124,6 @@ func (r *Reconciler) resume(now time.Duration, previous intent.Previous) {
 	o, ok := holding(doc)
 	if valid := previous.Grant[schema.GrantControlPlane]; ok && r.lock != nil && now < valid {
 		r.lock.Resume(now, o, valid)
-		r.lock.Want(now, o.Phase == claim.Owned)
 		r.health.last.Store(int64(now))
 		r.vipd.trust(now)
 		r.arpd.trust(now)

@@ -113,7 +113,7 @@ func (w *Watch) Stop() []Seen {
 			if f.IP != t.IP || !f.Claims() {
 				continue
 			}
-			if f.Sender == (probe.MAC{}) {
+			if f.Sender == (probe.MAC{}) && !f.Unsolicited {
 				f.Sender = f.Source // an answer to one machine need not say it
 			}
 			s.Claims = append(s.Claims, f)

@@ -14,9 +14,9 @@ import (
 	"testing"
 
 	"github.com/vipod/vipod/shared/daemon"
-	"github.com/vipod/vipod/shared/statetest"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/sock"
+	"github.com/vipod/vipod/shared/statetest"
 	"github.com/vipod/vipod/shared/version"
 )
 

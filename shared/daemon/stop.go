@@ -3,14 +3,13 @@ package daemon
 import (
 	"context"
 	"log/slog"
-	"path/filepath"
 	"time"
 
 	"github.com/vipod/vipod/shared/bootclock"
+	"github.com/vipod/vipod/shared/intent"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/shared/sock"
-	"github.com/vipod/vipod/shared/statefile"
 )
 
 // Leave is what a daemon does about its kernel objects when it exits.
@@ -93,7 +92,7 @@ func (s *stopper) decide(ctx context.Context) (Leave, string) {
 }
 
 func (s *stopper) phase() schema.Phase {
-	n, err := statefile.Read[schema.Node](s.path("node.json"), ownership.UID(ownership.Elector))
+	n, err := intent.ReadNode(s.stateDir)
 	if err != nil {
 		return ""
 	}
@@ -108,22 +107,10 @@ func (s *stopper) answers(ctx context.Context) bool {
 }
 
 func (s *stopper) granted() bool {
-	g, err := statefile.Read[schema.Grant](s.path("grant.json"), ownership.UID(ownership.Elector))
+	boot, err := bootclock.ID()
 	if err != nil {
 		return false
 	}
-	boot, err := bootclock.ID()
-	if err != nil || g.Boot != boot {
-		return false
-	}
-	for _, until := range g.ValidUntil {
-		if bootclock.Now() < time.Duration(until) {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *stopper) path(name string) string {
-	return filepath.Join(ownership.Dir(s.stateDir, ownership.Elector), name)
+	grants, err := intent.ReadGrants(s.stateDir, boot)
+	return err == nil && len(grants.Held(bootclock.Now())) > 0
 }

@@ -62,6 +62,13 @@ type Document interface {
 	Validate() error
 }
 
+// Keyed is a document that there is one of per VIP; its file has the key's
+// name.
+type Keyed interface {
+	Document
+	DocumentKey() string
+}
+
 // Pointer is the constraint that lets Decode make a value of a document type.
 type Pointer[T any] interface {
 	*T

@@ -12,6 +12,9 @@ import (
 const (
 	// ConditionReady, in a Daemon document: the daemon does its work.
 	ConditionReady = "Ready"
+	// ConditionDocuments, in a Daemon document: every document that the daemon
+	// reads could be read.
+	ConditionDocuments = "DocumentsReadable"
 	// ConditionPresent, by vipd: every address of the VIP is in the kernel.
 	ConditionPresent = "Present"
 	// ConditionMuted, by vipd: the kernel drops every frame by which this
@@ -52,6 +55,9 @@ type AddressStatus struct {
 
 // SchemaName implements Document.
 func (*Status) SchemaName() string { return ownership.SchemaStatus }
+
+// DocumentKey implements Keyed.
+func (s *Status) DocumentKey() string { return s.Key }
 
 // Validate implements Document.
 func (s *Status) Validate() error { return ValidateKey(s.Key) }

@@ -102,6 +102,9 @@ type VIP struct {
 // SchemaName implements Document.
 func (*VIP) SchemaName() string { return ownership.SchemaVIP }
 
+// DocumentKey implements Keyed.
+func (v *VIP) DocumentKey() string { return v.Key }
+
 // Validate implements Document.
 func (v *VIP) Validate() error {
 	if err := ValidateKey(v.Key); err != nil {

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vipod/vipod/shared/statetest"
 	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/statetest"
 )
 
 // expect wants every part in the error, and no error for none.

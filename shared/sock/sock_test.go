@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vipod/vipod/shared/statetest"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/sock"
+	"github.com/vipod/vipod/shared/statetest"
 )
 
 // stranger is a uid that no daemon has.

@@ -148,6 +148,9 @@ func (s *Set[T, P]) load(name string) error {
 	if err != nil {
 		return err
 	}
+	if k, ok := any(P(&doc)).(schema.Keyed); ok && k.DocumentKey() != name {
+		return fmt.Errorf("reading %s: the key in the document is %q", path, k.DocumentKey())
+	}
 	s.docs[name] = entry[T]{doc: doc, stamp: now}
 	return nil
 }

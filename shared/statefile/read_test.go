@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vipod/vipod/shared/statetest"
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/shared/statefile"
+	"github.com/vipod/vipod/shared/statetest"
 )
 
 func newWriterOf(dir string) (*statefile.Writer, error) {

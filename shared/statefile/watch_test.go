@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vipod/vipod/shared/statetest"
 	"github.com/vipod/vipod/shared/statefile"
+	"github.com/vipod/vipod/shared/statetest"
 	"github.com/vipod/vipod/shared/trigger"
 )
 

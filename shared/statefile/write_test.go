@@ -14,15 +14,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vipod/vipod/shared/statetest"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/shared/statefile"
+	"github.com/vipod/vipod/shared/statetest"
 )
 
 // report returns a document that is told apart by its message.
 func report(message string) *schema.Status {
-	return &schema.Status{Key: "default.web", Conditions: []schema.Condition{
+	return &schema.Status{Key: "a", Conditions: []schema.Condition{
 		{Type: schema.ConditionPresent, Status: schema.True, Message: message},
 	}}
 }
@@ -44,7 +44,9 @@ func newWriter(t testing.TB, dir string) *statefile.Writer {
 
 func write(t testing.TB, w *statefile.Writer, name, text string) {
 	t.Helper()
-	if changed, err := w.Write(name, report(text)); err != nil || !changed {
+	doc := report(text)
+	doc.Key = name
+	if changed, err := w.Write(name, doc); err != nil || !changed {
 		t.Fatalf("writing %q: changed %v, error %v", text, changed, err)
 	}
 }

@@ -75,9 +75,10 @@ func reply(w http.ResponseWriter, err error) {
 
 func (p *parts) answer(now time.Duration) Answer {
 	result, states := p.reconciler.Result(), p.engine.States()
-	a := Answer{Node: result.Documents.Node.Seen(), Addresses: []Row{}}
-	if err := errors.Join(result.Err, result.Documents.Problem); err != nil {
-		a.Problem = err.Error()
+	a := Answer{Node: result.Documents.Seen(), Addresses: []Row{}}
+	a.Problem = result.Documents.Problems.Condition().Message
+	if result.Err != nil {
+		a.Problem = result.Err.Error()
 	}
 	for _, v := range result.Plan.VIPs {
 		for _, planned := range v.Addresses {

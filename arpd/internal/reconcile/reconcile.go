@@ -7,7 +7,6 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"github.com/vipod/vipod/arpd/internal/frame"
 	"github.com/vipod/vipod/arpd/internal/plan"
 	"github.com/vipod/vipod/arpd/internal/pulse"
+	"github.com/vipod/vipod/shared/intent"
 	"github.com/vipod/vipod/shared/netsafe"
 	"github.com/vipod/vipod/shared/trigger"
 )
@@ -30,8 +30,8 @@ type Kernel interface {
 // Result is the outcome of a pass.
 type Result struct {
 	Plan plan.Plan
-	// Documents are a copy of what the pass read.
-	Documents documents
+	// Documents are what the pass read.
+	Documents intent.Documents
 	// Err is why the plan could not be made or put in force completely.
 	Err error
 }
@@ -47,7 +47,8 @@ type Reconciler struct {
 	Changed, Granted *trigger.Trigger
 	report           func()
 	pulse            *pulse.Pulse
-	docs             *documents
+	reader           *intent.Reader
+	docs             intent.Documents
 	backoff          trigger.Backoff
 	lastErr          string
 
@@ -61,7 +62,7 @@ func New(log *slog.Logger, stateDir, boot string, k Kernel, e *engine.Engine, no
 	return &Reconciler{
 		log: log, kernel: k, engine: e, now: now, report: report,
 		Changed: trigger.New(), Granted: trigger.New(), pulse: pulse.New("planning loop"),
-		docs:    newDocuments(stateDir, boot),
+		reader:  intent.NewReader(log, stateDir, boot),
 		backoff: trigger.Backoff{Min: 50 * time.Millisecond, Max: 10 * time.Second},
 	}
 }
@@ -106,7 +107,7 @@ const never = time.Hour
 // end of a grant or, after an error, after a while.
 func (r *Reconciler) pass() time.Duration {
 	seen := r.now()
-	r.docs.load()
+	r.docs = r.reader.Load()
 	p, links, err := r.plan(seen)
 	if err == nil {
 		err = r.engine.Set(p, r.settings(links, seen))
@@ -114,13 +115,13 @@ func (r *Reconciler) pass() time.Duration {
 		// Without the kernel's answer the last plan stays, as long as its
 		// grants do.
 		p = r.Result().Plan
-		r.engine.SetGrants(r.docs.grants())
+		r.engine.SetGrants(r.docs.Grants)
 	}
 	r.mu.Lock()
-	r.result = Result{Plan: p, Documents: *r.docs, Err: err}
+	r.result = Result{Plan: p, Documents: r.docs, Err: err}
 	r.mu.Unlock()
 	r.report()
-	r.logError(errors.Join(err, r.docs.Problem))
+	r.logError(err)
 	wait := r.untilGrantEnds()
 	if err != nil {
 		return min(wait, r.backoff.Failed())
@@ -143,7 +144,7 @@ func (r *Reconciler) logError(err error) {
 
 func (r *Reconciler) untilGrantEnds() time.Duration {
 	now := r.now()
-	_, end := valid(r.docs.grants(), now)
+	end := r.docs.Grants.End(now)
 	if end == 0 {
 		return never
 	}
@@ -153,15 +154,13 @@ func (r *Reconciler) untilGrantEnds() time.Duration {
 // grantPass takes over prolonged grants. Anything else that changed in the
 // two documents makes it a full pass.
 func (r *Reconciler) grantPass() time.Duration {
-	node := r.docs.Node.Seen()
-	before, _ := valid(r.docs.grants(), r.now())
-	err := r.docs.loadGrant()
-	after, _ := valid(r.docs.grants(), r.now())
-	last := r.Result()
-	if err != nil || last.Err != nil || node != r.docs.Node.Seen() || !maps.Equal(before, after) {
+	grants, changed := r.reader.LoadGrants()
+	now := r.now()
+	if changed || r.Result().Err != nil || !maps.Equal(grants.Held(now), r.docs.Grants.Held(now)) {
 		return r.pass()
 	}
-	r.engine.SetGrants(r.docs.grants())
+	r.docs.Grants = grants
+	r.engine.SetGrants(grants)
 	return r.untilGrantEnds()
 }
 
@@ -174,9 +173,8 @@ func (r *Reconciler) plan(now time.Duration) (plan.Plan, []plan.Link, error) {
 	if err != nil {
 		return plan.Plan{}, nil, err
 	}
-	held, _ := valid(r.docs.grants(), now)
 	in := plan.Input{
-		VIPs: r.docs.VIPs, Grants: held, Protocol: uint8(r.docs.Node.Settings.Protocol),
+		VIPs: r.docs.VIPs, Grants: r.docs.Grants.Held(now), Protocol: uint8(r.docs.Settings().Protocol),
 	}
 	for _, l := range links {
 		in.Links = append(in.Links, plan.Link{Name: l.Name, Index: l.Index, Up: l.Up(), Hardware: frame.Hardware{
@@ -191,8 +189,8 @@ func (r *Reconciler) plan(now time.Duration) (plan.Plan, []plan.Link, error) {
 
 func (r *Reconciler) settings(links []plan.Link, seen time.Duration) engine.Settings {
 	s := engine.Settings{
-		Interval: time.Duration(r.docs.Node.Settings.AnnounceIntervalMillis) * time.Millisecond,
-		Grants:   r.docs.grants(),
+		Interval: time.Duration(r.docs.Settings().AnnounceIntervalMillis) * time.Millisecond,
+		Grants:   r.docs.Grants,
 		Own:      map[frame.MAC]bool{},
 		Names:    map[int]string{},
 		Seen:     seen,

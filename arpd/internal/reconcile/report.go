@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -17,12 +16,8 @@ import (
 	"github.com/vipod/vipod/shared/trigger"
 )
 
-// Name of the document about the daemon itself, and of the condition that
-// says whether all of elector's documents could be read.
-const (
-	daemonName        = "daemon"
-	documentsReadable = "DocumentsReadable"
-)
+// daemonName is the document about the daemon itself.
+const daemonName = "daemon"
 
 // maxRest is the longest rest after a report, however long it took.
 const maxRest = 100 * time.Millisecond
@@ -181,16 +176,10 @@ func (r *Reporter) writeSelf(result Result, now time.Time) error {
 			Type: schema.ConditionReady, Status: schema.False, Reason: "PassFailed", Message: result.Err.Error(),
 		}
 	}
-	readable := schema.Condition{Type: documentsReadable, Status: schema.True, Reason: "Read"}
-	if p := result.Documents.Problem; p != nil {
-		readable = schema.Condition{
-			Type: documentsReadable, Status: schema.False, Reason: "Unreadable", Message: fmt.Sprintf("%.1000s", p),
-		}
-	}
 	d := schema.Daemon{
-		Name: ownership.Arpd, Observed: result.Documents.Node.Seen(), Conditions: r.own,
+		Name: ownership.Arpd, Observed: result.Documents.Seen(), Conditions: r.own,
 	}
-	for _, c := range []schema.Condition{ready, readable} {
+	for _, c := range []schema.Condition{ready, result.Documents.Problems.Condition()} {
 		d.Conditions = schema.SetCondition(d.Conditions, c, now)
 	}
 	r.own = d.Conditions

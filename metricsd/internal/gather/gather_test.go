@@ -37,7 +37,7 @@ func newGatherer(p *podtest.Pod) *gather.Gatherer {
 	}
 	return &gather.Gatherer{
 		Log:      slog.New(slog.DiscardHandler),
-		Reader:   pod.NewReader(p.Dir, podtest.Boot, func() time.Duration { return time.Hour }),
+		Reader:   pod.NewReader(slog.New(slog.DiscardHandler), p.Dir, podtest.Boot, func() time.Duration { return time.Hour }),
 		Siblings: siblings,
 		Timeout:  time.Minute,
 		Own:      prometheus.NewRegistry(),

@@ -73,7 +73,7 @@ func newGatherer(env *daemon.Env, boot string) *gather.Gatherer {
 	}
 	return &gather.Gatherer{
 		Log:      env.Log,
-		Reader:   pod.NewReader(env.StateDir, boot, bootclock.Now),
+		Reader:   pod.NewReader(env.Log, env.StateDir, boot, bootclock.Now),
 		Siblings: siblings,
 		Timeout:  gather.AskTimeout,
 		Own:      metrics.New(),

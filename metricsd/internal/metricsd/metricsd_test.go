@@ -223,7 +223,7 @@ func TestSocketAnswersForThePod(t *testing.T) {
 		t.Errorf("status: %+v", r)
 	}
 	eventually(t, func() string {
-		if c, _ := schema.FindCondition(report(p).Conditions, conditionReadable); c.Status != schema.False {
+		if c, _ := schema.FindCondition(report(p).Conditions, schema.ConditionDocuments); c.Status != schema.False {
 			return "the unreadable document is not reported"
 		}
 		return ""

@@ -2,9 +2,7 @@ package metricsd
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -12,19 +10,16 @@ import (
 	"github.com/vipod/vipod/metricsd/internal/gather"
 	"github.com/vipod/vipod/metricsd/internal/web"
 	"github.com/vipod/vipod/shared/daemon"
+	"github.com/vipod/vipod/shared/intent"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/shared/statefile"
 	"github.com/vipod/vipod/shared/trigger"
 )
 
-// Types of conditions in metricsd/daemon.json.
-const (
-	// conditionListening: the endpoint is where it should be.
-	conditionListening = "Listening"
-	// conditionReadable: every document could be read.
-	conditionReadable = "DocumentsReadable"
-)
+// conditionListening, in metricsd/daemon.json: the endpoint is where it should
+// be.
+const conditionListening = "Listening"
 
 // reconciler makes the listener match the node's settings and reports.
 type reconciler struct {
@@ -71,7 +66,7 @@ func (r *reconciler) tasks(stateDir string) []daemon.Task {
 }
 
 func (r *reconciler) run(ctx context.Context, ready func()) error {
-	problems := map[string]error{}
+	problems := intent.Problems{}
 	r.changed.Fire()
 	for {
 		select {
@@ -89,7 +84,7 @@ func (r *reconciler) run(ctx context.Context, ready func()) error {
 }
 
 // pass follows the settings and writes the report.
-func (r *reconciler) pass(problems map[string]error) error {
+func (r *reconciler) pass(problems intent.Problems) error {
 	node := r.gatherer.Reader.Node()
 	address, known := r.address(node)
 	if known {
@@ -123,14 +118,14 @@ func (r *reconciler) setListening(s web.State) {
 	r.settings.Fire()
 }
 
-func (r *reconciler) report(known bool, problems map[string]error) []schema.Condition {
+func (r *reconciler) report(known bool, problems intent.Problems) []schema.Condition {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
 	for _, c := range []schema.Condition{
 		{Type: schema.ConditionReady, Status: schema.True, Reason: "Running"},
 		listening(r.listening, known),
-		readable(problems),
+		problems.Condition(),
 	} {
 		r.conditions = schema.SetCondition(r.conditions, c, now)
 	}
@@ -146,15 +141,6 @@ func listening(s web.State, known bool) schema.Condition {
 		c.Status, c.Reason, c.Message = schema.False, "CannotListen", s.Err.Error()
 	case s.Address == "":
 		c.Reason, c.Message = "Off", "no address is set"
-	}
-	return c
-}
-
-func readable(problems map[string]error) schema.Condition {
-	c := schema.Condition{Type: conditionReadable, Status: schema.True, Reason: "Readable"}
-	if paths := slices.Sorted(maps.Keys(problems)); len(paths) > 0 {
-		c.Status, c.Reason = schema.False, "Unreadable"
-		c.Message = fmt.Sprintf("%d of them, such as: %v", len(paths), problems[paths[0]])
 	}
 	return c
 }

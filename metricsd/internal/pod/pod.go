@@ -5,8 +5,7 @@
 package pod
 
 import (
-	"errors"
-	"io/fs"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vipod/vipod/shared/intent"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/shared/statefile"
@@ -35,7 +35,7 @@ type Snapshot struct {
 	// VIPs are ordered by key.
 	VIPs []VIP
 	// Problems say by path which files could not be read.
-	Problems map[string]error
+	Problems intent.Problems
 }
 
 // VIP is one VIP in the eyes of three daemons.
@@ -84,27 +84,25 @@ func (v VIP) Wanted(ip netip.Addr) bool {
 // document, and is safe for concurrent use.
 type Reader struct {
 	stateDir string
-	boot     string
 	now      func() time.Duration
 
 	mu        sync.Mutex
-	intents   *statefile.Set[schema.VIP, *schema.VIP]
+	elector   *intent.Reader
+	docs      intent.Documents
 	vipd      *statefile.Set[schema.Status, *schema.Status]
 	arpd      *statefile.Set[schema.Status, *schema.Status]
-	node      *schema.Node
-	grant     *schema.Grant
 	failovers failovers
 }
 
 // NewReader returns a reader; boot and now are the clock that grants are
 // compared with.
-func NewReader(stateDir, boot string, now func() time.Duration) *Reader {
+func NewReader(log *slog.Logger, stateDir, boot string, now func() time.Duration) *Reader {
 	status := func(name string) *statefile.Set[schema.Status, *schema.Status] {
 		return statefile.NewSet[schema.Status](ownership.VIPs(stateDir, name), ownership.UID(name))
 	}
 	return &Reader{
-		stateDir: stateDir, boot: boot, now: now,
-		intents: statefile.NewSet[schema.VIP](ownership.VIPs(stateDir, ownership.Elector), ownership.UID(ownership.Elector)),
+		stateDir: stateDir, now: now,
+		elector: intent.NewReader(log, stateDir, boot),
 		vipd:    status(ownership.Vipd),
 		arpd:    status(ownership.Arpd),
 	}
@@ -115,64 +113,53 @@ func NewReader(stateDir, boot string, now func() time.Duration) *Reader {
 func (r *Reader) Look() (Snapshot, []Failover) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := Snapshot{Problems: map[string]error{}}
-	readOne(r, s, ownership.Elector, "node.json", &r.node)
-	readOne(r, s, ownership.Elector, "grant.json", &r.grant)
-	s.Node = r.node
+	r.docs = r.elector.Load()
+	s := Snapshot{Node: r.docs.Node, Problems: intent.Problems{}}
+	for file, err := range r.docs.Problems {
+		s.Problems[r.path(ownership.Elector, file)] = err
+	}
 	s.Daemons = r.daemons(s)
-	s.VIPs = join(
-		load(s, ownership.VIPs(r.stateDir, ownership.Elector), r.intents),
-		load(s, ownership.VIPs(r.stateDir, ownership.Vipd), r.vipd),
-		load(s, ownership.VIPs(r.stateDir, ownership.Arpd), r.arpd))
+	s.VIPs = join(r.docs.VIPs, r.load(s, ownership.Vipd, r.vipd), r.load(s, ownership.Arpd, r.arpd))
 	now := r.now()
-	s.Granted = r.granted(s.VIPs, now)
+	s.Granted = granted(s.VIPs, r.docs.Grants, now)
 	return s, r.failovers.observe(now, s.VIPs)
 }
 
-// Node reads elector's document about this node alone. It is nil until it
-// could be read once.
+// Node returns elector's document about this node, nil until it could be read
+// once. VIPs are read only when it changed.
 func (r *Reader) Node() *schema.Node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	readOne(r, Snapshot{Problems: map[string]error{}}, ownership.Elector, "node.json", &r.node)
-	return r.node
+	if _, changed := r.elector.LoadGrants(); changed {
+		r.docs = r.elector.Load()
+	}
+	return r.docs.Node
 }
 
-// readOne reads one document of the named daemon into last, which stays as it
-// is when the file is bad, which is a problem, or not there, which is none:
-// the daemon has not written it yet, or is not of this pod.
-func readOne[T any, P schema.Pointer[T]](r *Reader, s Snapshot, daemon, file string, last *P) {
-	path := filepath.Join(ownership.Dir(r.stateDir, daemon), file)
-	doc, err := statefile.Read[T, P](path, ownership.UID(daemon))
-	switch {
-	case err == nil:
-		*last = &doc
-	case !errors.Is(err, fs.ErrNotExist):
-		s.Problems[path] = err
-	}
+func (r *Reader) path(daemon, file string) string {
+	return filepath.Join(ownership.Dir(r.stateDir, daemon), file)
 }
 
 func (r *Reader) daemons(s Snapshot) map[string]schema.Daemon {
 	daemons := map[string]schema.Daemon{}
 	for _, d := range ownership.Table() {
-		var doc *schema.Daemon
-		readOne(r, s, d.Name, "daemon.json", &doc)
-		if doc != nil {
-			daemons[d.Name] = *doc
+		path := r.path(d.Name, "daemon.json")
+		doc, err := statefile.Read[schema.Daemon](path, d.UID)
+		s.Problems.Add(path, err)
+		if err == nil {
+			daemons[d.Name] = doc
 		}
 	}
 	return daemons
 }
 
-// load returns the documents of one directory. A directory that is not there
-// is a daemon that has not run on this node.
-func load[T any, P schema.Pointer[T]](s Snapshot, dir string, set *statefile.Set[T, P]) map[string]T {
+// load returns the reports of one daemon. A directory that is not there is a
+// daemon that has not run on this node.
+func (r *Reader) load(s Snapshot, daemon string, set *statefile.Set[schema.Status, *schema.Status]) map[string]schema.Status {
 	docs, problems, err := set.Load()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.Problems[dir] = err
-	}
+	s.Problems.Add(r.path(daemon, "vips"), err)
 	for name, err := range problems {
-		s.Problems[filepath.Join(dir, name+".json")] = err
+		s.Problems.Add(r.path(daemon, "vips/"+name+".json"), err)
 	}
 	return docs
 }
@@ -201,21 +188,16 @@ func join(intents map[string]schema.VIP, vipd, arpd map[string]schema.Status) []
 	return vips
 }
 
-func (r *Reader) granted(vips []VIP, now time.Duration) map[schema.GrantName]time.Duration {
+// granted has every grant that elector or a VIP names.
+func granted(vips []VIP, grants schema.Grants, now time.Duration) map[schema.GrantName]time.Duration {
 	granted := map[schema.GrantName]time.Duration{}
 	for _, v := range vips {
 		if v.Intent != nil && v.Intent.Grant != schema.GrantNone {
-			granted[v.Intent.Grant] = 0
+			granted[v.Intent.Grant] = grants.Left(v.Intent.Grant, now)
 		}
 	}
-	if r.grant == nil {
-		return granted
-	}
-	for name, until := range r.grant.ValidUntil {
-		granted[name] = 0
-		if r.grant.Boot == r.boot {
-			granted[name] = max(0, time.Duration(until)-now)
-		}
+	for name := range grants {
+		granted[name] = grants.Left(name, now)
 	}
 	return granted
 }

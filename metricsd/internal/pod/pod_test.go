@@ -1,6 +1,7 @@
 package pod_test
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ type clock struct{ now time.Duration }
 
 func newReader(p *podtest.Pod) (*pod.Reader, *clock) {
 	c := &clock{now: time.Hour}
-	return pod.NewReader(p.Dir, podtest.Boot, func() time.Duration { return c.now }), c
+	return pod.NewReader(slog.New(slog.DiscardHandler), p.Dir, podtest.Boot, func() time.Duration { return c.now }), c
 }
 
 func TestAnEmptyStateDirectoryIsNoProblem(t *testing.T) {

@@ -2,10 +2,11 @@ package reconcile
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
-	"github.com/vipod/vipod/vipd/internal/intent"
+	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/vipd/internal/plan"
 )
 
@@ -22,22 +23,19 @@ const (
 // that was held is held still. It gives the kernel the new times and looks at
 // nothing else. It returns false when there is more to do.
 func (r *Reconciler) prolong() bool {
-	changed := r.in.readNode()
-	grants := r.in.readGrants()
+	grants, changed := r.reader.LoadGrants()
 	if changed || r.passErr != nil || !r.fence {
 		return false
 	}
 	t := now()
-	for _, g := range plan.Grants {
-		if (grants.Left(g, t) > 0) != (r.given.Left(g, t) > 0) {
-			return false
-		}
+	if !maps.Equal(grants.Held(t), r.given.Held(t)) {
+		return false
 	}
 	return r.give(grants) == nil
 }
 
 // give brings the kernel's grants to those.
-func (r *Reconciler) give(grants intent.Grants) error {
+func (r *Reconciler) give(grants schema.Grants) error {
 	t := now()
 	for _, g := range plan.Grants {
 		open := slices.Sorted(slices.Values(r.actual.Fence.Open[g]))
@@ -55,8 +53,8 @@ func (r *Reconciler) give(grants intent.Grants) error {
 }
 
 // keepOpen prolongs the grants that never lapsed and opens no other.
-func (r *Reconciler) keepOpen(grants intent.Grants) error {
-	t, still := now(), intent.Grants{}
+func (r *Reconciler) keepOpen(grants schema.Grants) error {
+	t, still := now(), schema.Grants{}
 	for _, g := range plan.Grants {
 		if r.given.Left(g, t) > 0 {
 			still[g] = grants[g]
@@ -106,7 +104,7 @@ func (r *Reconciler) shut(g plan.Grant, until time.Duration) error {
 
 // note remembers what the kernel was given.
 func (r *Reconciler) note(g plan.Grant, until time.Duration, links []string) {
-	given, open := intent.Grants{}, map[plan.Grant][]string{}
+	given, open := schema.Grants{}, map[plan.Grant][]string{}
 	for _, x := range plan.Grants {
 		given[x], open[x] = r.given[x], r.actual.Fence.Open[x]
 	}

@@ -6,13 +6,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/vipod/vipod/vipd/internal/intent"
+	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/vipd/internal/plan"
 )
 
 // Metrics are vipd's own.
 type Metrics struct {
-	grants       atomic.Pointer[intent.Grants]
+	grants       atomic.Pointer[schema.Grants]
 	addresses    *prometheus.GaugeVec
 	passes       *prometheus.CounterVec
 	duration     prometheus.Histogram

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/vipod/vipod/shared/netsafe"
-	"github.com/vipod/vipod/vipd/internal/intent"
+	"github.com/vipod/vipod/shared/schema"
+	"github.com/vipod/vipod/vipd/internal/desired"
 	"github.com/vipod/vipod/vipd/internal/kernel"
 	"github.com/vipod/vipod/vipd/internal/plan"
 )
@@ -62,11 +63,9 @@ func (r *Reconciler) soon(at time.Time) {
 
 func (r *Reconciler) tryPass(start time.Time) error {
 	r.acted = false
-	grants := r.in.readGrants() // before the documents: see the package comment
-	r.in.readNode()
-	r.in.readVIPs()
-	if r.in.node != nil {
-		if err := r.open(kernel.TableName(r.in.node.Settings.InstanceName)); err != nil {
+	r.docs = r.reader.Load()
+	if r.docs.Node != nil {
+		if err := r.open(kernel.TableName(r.docs.Settings().InstanceName)); err != nil {
 			return err
 		}
 	}
@@ -80,26 +79,27 @@ func (r *Reconciler) tryPass(start time.Time) error {
 	r.actual = actual
 	// Others wait for news of links, not for the rest of the pass.
 	r.report.links(r.linkReport())
-	if r.in.node == nil {
+	if r.docs.Node == nil {
 		return nil // absent is not empty
 	}
-	r.desired = r.wanted(grants)
-	return r.converge(grants)
+	r.desired = r.wanted()
+	return r.converge(r.docs.Grants)
 }
 
 // wanted is what the documents want as of now.
-func (r *Reconciler) wanted(grants intent.Grants) plan.Desired {
-	return intent.Desired(intent.Input{
-		Node: *r.in.node, VIPs: r.in.vips, Grants: grants, Complete: r.in.complete, Boot: r.Boot, Now: now(), Fence: r.fence,
+func (r *Reconciler) wanted() plan.Desired {
+	return desired.Of(desired.Input{
+		Settings: r.docs.Settings(), VIPs: r.docs.VIPs, Grants: r.docs.Grants, Complete: r.docs.Complete,
+		Now: now(), Fence: r.fence,
 	})
 }
 
 // protocol marks our addresses.
 func (r *Reconciler) protocol() uint8 {
-	if r.in.node == nil {
+	if r.docs.Node == nil {
 		return defaultProtocol
 	}
-	return uint8(r.in.node.Settings.Protocol)
+	return uint8(r.docs.Settings().Protocol)
 }
 
 // open opens the kernel with the fence's table of that name.
@@ -112,13 +112,13 @@ func (r *Reconciler) open(table string) error {
 		return err
 	}
 	r.kernel, r.fence = k, fence
-	r.table, r.given = table, intent.Grants{}
+	r.table, r.given = table, schema.Grants{}
 	return nil
 }
 
 // converge makes the plan's operations, stage by stage. An address that cannot
 // be added concerns its VIP alone and is no error here.
-func (r *Reconciler) converge(grants intent.Grants) error {
+func (r *Reconciler) converge(grants schema.Grants) error {
 	stages := map[plan.Stage][]plan.Op{}
 	for _, op := range plan.Plan(r.desired, r.actual) {
 		stages[op.Stage()] = append(stages[op.Stage()], op)
@@ -252,7 +252,7 @@ func (r *Reconciler) scheduleRefresh() {
 
 // CleanUp removes everything of ours. It must not be called while Run runs.
 func (r *Reconciler) CleanUp() error {
-	if r.in.node == nil {
+	if r.docs.Node == nil {
 		return nil // nothing was ever ours to remove
 	}
 	actual, err := r.kernel.Observe()
@@ -260,10 +260,10 @@ func (r *Reconciler) CleanUp() error {
 		return err
 	}
 	r.actual = actual
-	r.desired = plan.Desired{Protocol: uint8(r.in.node.Settings.Protocol), Sweep: true, Fence: r.fence}
-	if err := r.converge(intent.Grants{}); err != nil {
+	r.desired = plan.Desired{Protocol: r.protocol(), Sweep: true, Fence: r.fence}
+	if err := r.converge(schema.Grants{}); err != nil {
 		return err
 	}
-	r.in.vips = nil
+	r.docs.VIPs = nil
 	return r.reportAll(time.Now())
 }

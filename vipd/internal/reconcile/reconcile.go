@@ -2,9 +2,8 @@
 // plan, do, report, whatever woke it.
 //
 // The order inside a pass is what the fence's safety rests on. The grant is
-// read before the documents, and given to the kernel last. elector removes
-// documents before it writes a grant anew after a lapse, so a fence is never
-// opened over a VIP that this node has lost.
+// read before the documents (intent.Documents), and given to the kernel last.
+// So a fence is never opened over a VIP that this node has lost.
 package reconcile
 
 import (
@@ -15,10 +14,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vipod/vipod/shared/bootclock"
+	"github.com/vipod/vipod/shared/intent"
 	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/shared/statefile"
 	"github.com/vipod/vipod/shared/trigger"
-	"github.com/vipod/vipod/vipd/internal/intent"
 	"github.com/vipod/vipod/vipd/internal/kernel"
 	"github.com/vipod/vipod/vipd/internal/links"
 	"github.com/vipod/vipod/vipd/internal/plan"
@@ -63,8 +64,9 @@ type Reconciler struct {
 	kernel   kernel.Kernel
 	fence    bool
 	table    string
-	in       documents
-	given    intent.Grants // as last given to the kernel
+	reader   *intent.Reader
+	docs     intent.Documents
+	given    schema.Grants // as last given to the kernel
 	actual   plan.Actual   // as of the last pass, with what it did
 	desired  plan.Desired
 	links    *links.Tracker
@@ -94,8 +96,8 @@ func New(c Config) (*Reconciler, error) {
 		Config: c,
 		Intent: trigger.New(), Documents: trigger.New(), Kernel: trigger.New(),
 		asks:    make(chan chan<- error),
-		in:      newDocuments(c.Log, c.StateDir, c.Boot, c.Metrics.rejected.Inc),
-		given:   intent.Grants{},
+		reader:  intent.NewReader(c.Log, c.StateDir, c.Boot),
+		given:   schema.Grants{},
 		links:   links.New(),
 		report:  report,
 		backoff: trigger.Backoff{Min: 20 * time.Millisecond, Max: 5 * time.Second},
@@ -105,6 +107,7 @@ func New(c Config) (*Reconciler, error) {
 	if r.kernel, _, err = c.Open(""); err != nil {
 		return nil, err
 	}
+	r.reader.Refused = c.Metrics.rejected.Inc
 	r.snapshot.Store(&Snapshot{})
 	return r, nil
 }
@@ -149,3 +152,6 @@ func (r *Reconciler) Alive(ctx context.Context) error {
 		return errStuck
 	}
 }
+
+// now is the boot clock, on which grants are.
+func now() time.Duration { return bootclock.Now() }

@@ -85,8 +85,8 @@ func newBench(t *testing.T, fence bool) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.in.node = &schema.Node{Boot: boot, Synced: true, Settings: schema.Settings{Protocol: 248}}
-	r.in.complete = true
+	r.docs.Node = &schema.Node{Boot: boot, Synced: true, Settings: schema.Settings{Protocol: 248}}
+	r.docs.Complete = true
 	if err := r.open("vipod_fence"); err != nil {
 		t.Fatal(err)
 	}
@@ -97,9 +97,9 @@ func newBench(t *testing.T, fence bool) *bench {
 // converged runs one pass over the given documents and grant.
 func (b *bench) converged(grantLeft time.Duration, vips ...schema.VIP) error {
 	b.t.Helper()
-	b.in.vips = map[string]schema.VIP{}
+	b.docs.VIPs = map[string]schema.VIP{}
 	for _, v := range vips {
-		b.in.vips[v.Key] = v
+		b.docs.VIPs[v.Key] = v
 	}
 	actual, err := b.kernel.Observe()
 	if err != nil {
@@ -107,10 +107,10 @@ func (b *bench) converged(grantLeft time.Duration, vips ...schema.VIP) error {
 	}
 	b.links.Update(time.Now(), &actual, 248)
 	b.actual = actual
-	grants := map[schema.GrantName]time.Duration{schema.GrantNode: bootclock.Now() + grantLeft}
-	b.desired = b.wanted(grants)
+	b.docs.Grants = schema.Grants{schema.GrantNode: bootclock.Now() + grantLeft}
+	b.desired = b.wanted()
 	b.kernel.said = nil
-	return b.converge(grants)
+	return b.converge(b.docs.Grants)
 }
 
 func web(state schema.State, ips ...string) schema.VIP {

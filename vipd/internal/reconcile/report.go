@@ -17,10 +17,6 @@ import (
 	"github.com/vipod/vipod/vipd/internal/plan"
 )
 
-// conditionDocuments, in the Daemon document: every document of elector could
-// be read.
-const conditionDocuments = "DocumentsReadable"
-
 // reporter writes status documents. It remembers what it wrote, so that
 // conditions keep their times, and which documents there are.
 type reporter struct {
@@ -116,8 +112,8 @@ func (r *Reconciler) reportAll(now time.Time) error {
 		verdicts := plan.Judge(r.desired, r.actual)
 		left := plan.Leftovers(r.desired, r.actual)
 		snap := &Snapshot{Fence: r.fence}
-		for _, key := range sortedKeys(r.in.vips) {
-			vip := r.in.vips[key]
+		for _, key := range sortedKeys(r.docs.VIPs) {
+			vip := r.docs.VIPs[key]
 			errs = append(errs, r.reportVIP(vip, verdicts, left, now))
 			snap.VIPs = append(snap.VIPs, r.row(vip, verdicts))
 		}
@@ -248,7 +244,7 @@ func (r *Reconciler) explain(a schema.Address, v plan.Verdict) string {
 func (r *Reconciler) removeReports(left map[netip.Addr]string) error {
 	var errs []error
 	for name, f := range r.report.files {
-		if _, ok := r.in.vips[name]; ok {
+		if _, ok := r.docs.VIPs[name]; ok {
 			continue
 		}
 		if slices.ContainsFunc(f.addresses, func(ip netip.Addr) bool { return left[ip] != "" }) {
@@ -267,20 +263,14 @@ func (r *Reconciler) reportDaemon(now time.Time) error {
 	d := &r.report.daemon
 	ready := schema.Condition{Type: schema.ConditionReady, Status: schema.True, Reason: "Working"}
 	switch {
-	case r.in.node == nil:
+	case r.docs.Node == nil:
 		ready.Status, ready.Reason, ready.Message = schema.Unknown, "NoIntent", "there is no node document of elector yet"
 	case r.passErr != nil:
 		ready.Status, ready.Reason, ready.Message = schema.False, "PassFailed", r.passErr.Error()
 	}
-	if r.in.node != nil {
-		d.Observed = r.in.node.Seen()
-	}
-	docs := schema.Condition{Type: conditionDocuments, Status: schema.True, Reason: "Readable"}
-	if bad := r.in.unreadable(); bad != "" {
-		docs.Status, docs.Reason, docs.Message = schema.False, "Unreadable", bad
-	}
+	d.Observed = r.docs.Seen()
 	d.Conditions = schema.SetCondition(d.Conditions, ready, now)
-	d.Conditions = schema.SetCondition(d.Conditions, docs, now)
+	d.Conditions = schema.SetCondition(d.Conditions, r.docs.Problems.Condition(), now)
 	d.Links = r.linkReport()
 	return r.report.writeDaemon()
 }

@@ -1,6 +1,6 @@
-// Package intent turns elector's documents into what the plan works on. It is
+// Package desired turns elector's documents into what the plan works on. It is
 // pure; whether a document is to be believed was decided when it was read.
-package intent
+package desired
 
 import (
 	"maps"
@@ -18,45 +18,24 @@ import (
 // vipod dies, the node is clean after at most this.
 const lifetime = 120
 
-// Grants is until when each grant is held, on the boot clock.
-type Grants map[schema.GrantName]time.Duration
-
-// GrantsOf reads the document; one of another boot grants nothing.
-func GrantsOf(doc schema.Grant, boot string) Grants {
-	g := Grants{}
-	if doc.Boot != boot {
-		return g
-	}
-	for name, until := range doc.ValidUntil {
-		g[name] = time.Duration(until)
-	}
-	return g
-}
-
-// Left returns what is left of a grant, 0 for one that is not held.
-func (g Grants) Left(name schema.GrantName, now time.Duration) time.Duration {
-	return max(g[name]-now, 0)
-}
-
 // Input is everything that is known from documents.
 type Input struct {
-	Node   schema.Node
-	VIPs   map[string]schema.VIP
-	Grants Grants
-	// Complete says that there is no document that could not be read.
+	Settings schema.Settings
+	VIPs     map[string]schema.VIP
+	Grants   schema.Grants
+	// Complete says that what no document wants may go.
 	Complete bool
-	// Boot is this boot's id, Now the boot clock.
-	Boot string
-	Now  time.Duration
+	// Now is the boot clock.
+	Now time.Duration
 	// Fence says that the kernel can do it.
 	Fence bool
 }
 
-// Desired returns what the documents want.
-func Desired(in Input) plan.Desired {
+// Of returns what the documents want.
+func Of(in Input) plan.Desired {
 	d := plan.Desired{
-		Protocol: uint8(in.Node.Settings.Protocol),
-		Sweep:    in.Complete && in.Node.Synced && in.Node.Boot == in.Boot,
+		Protocol: uint8(in.Settings.Protocol),
+		Sweep:    in.Complete,
 		Fence:    in.Fence,
 	}
 	wants := map[netip.Addr]*plan.Want{}
@@ -65,7 +44,7 @@ func Desired(in Input) plan.Desired {
 		vip := in.VIPs[key]
 		for _, a := range vip.Addresses {
 			if Wanted(vip.State) {
-				merge(wants, a, vip, in.Node.Settings)
+				merge(wants, a, vip, in.Settings)
 			} else {
 				gone[a.IP] = true
 			}

@@ -1,4 +1,4 @@
-package intent_test
+package desired_test
 
 import (
 	"fmt"
@@ -11,15 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vipod/vipod/shared/schema"
-	"github.com/vipod/vipod/vipd/internal/intent"
+	"github.com/vipod/vipod/vipd/internal/desired"
 	"github.com/vipod/vipod/vipd/internal/plan"
 )
 
-const boot = "boot-a"
-
-func node() schema.Node {
-	return schema.Node{Name: "node-a", Boot: boot, Synced: true, Settings: schema.Settings{Protocol: 248}}
-}
+var settings = schema.Settings{Protocol: 248}
 
 func vip(key string, state schema.State, grant schema.GrantName, link string, ips ...string) schema.VIP {
 	v := schema.VIP{Key: key, State: state, Grant: grant}
@@ -30,15 +26,15 @@ func vip(key string, state schema.State, grant schema.GrantName, link string, ip
 	return v
 }
 
-func desired(in intent.Input, vips ...schema.VIP) plan.Desired {
-	in.Node, in.Boot, in.VIPs = node(), boot, map[string]schema.VIP{}
+func wanted(in desired.Input, vips ...schema.VIP) plan.Desired {
+	in.Settings, in.Complete, in.VIPs = settings, true, map[string]schema.VIP{}
 	for _, v := range vips {
 		in.VIPs[v.Key] = v
 	}
-	return intent.Desired(in)
+	return desired.Of(in)
 }
 
-var granted = intent.Input{Fence: true, Now: time.Minute, Grants: intent.Grants{schema.GrantNode: time.Minute + 3500*time.Millisecond}}
+var granted = desired.Input{Fence: true, Now: time.Minute, Grants: schema.Grants{schema.GrantNode: time.Minute + 3500*time.Millisecond}}
 
 var compare = []cmp.Option{cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmpopts.EquateEmpty()}
@@ -48,7 +44,7 @@ func TestStatesSayWhatIsWanted(t *testing.T) {
 		schema.StateActive: {true, false}, schema.StateDraining: {true, true},
 		schema.StateStandby: {}, schema.StateWithdrawn: {},
 	} {
-		d := desired(granted, vip("default.web", state, schema.GrantNode, "eth0", "198.51.100.7"))
+		d := wanted(granted, vip("default.web", state, schema.GrantNode, "eth0", "198.51.100.7"))
 		if got := len(d.Wants) == 1; got != want.present {
 			t.Errorf("%s: wanted=%t", state, got)
 		}
@@ -65,7 +61,7 @@ func TestSharedAddressStaysUntilTheLastLeavesAndIsMuteForAnyThatDrains(t *testin
 	a := vip("a.one", schema.StateActive, schema.GrantNode, "eth0", "198.51.100.7")
 	b := vip("b.two", schema.StateDraining, schema.GrantControlPlane, "eth0", "198.51.100.7")
 	gone := vip("c.three", schema.StateWithdrawn, schema.GrantNode, "eth0", "198.51.100.7")
-	d := desired(granted, a, b, gone)
+	d := wanted(granted, a, b, gone)
 	want := []plan.Want{{Prefix: netip.MustParsePrefix("198.51.100.7/32"), Link: "eth0",
 		Grants: []plan.Grant{schema.GrantControlPlane, schema.GrantNode}, Muted: true, Valid: 120, RefreshBelow: 60}}
 	if diff := cmp.Diff(want, d.Wants, compare...); diff != "" {
@@ -73,33 +69,6 @@ func TestSharedAddressStaysUntilTheLastLeavesAndIsMuteForAnyThatDrains(t *testin
 	}
 	if len(d.Gone) != 0 {
 		t.Errorf("gone: %v", d.Gone)
-	}
-}
-
-func TestSweepNeedsEveryDocumentAndAWordOfThisBoot(t *testing.T) {
-	in := granted
-	in.Boot = boot
-	for _, c := range []struct {
-		complete, synced bool
-		boot             string
-		want             bool
-	}{{true, true, boot, true}, {true, false, boot, false}, {true, true, "boot-b", false}, {false, true, boot, false}} {
-		in.Node = node()
-		in.Complete, in.Node.Synced, in.Node.Boot = c.complete, c.synced, c.boot
-		if got := intent.Desired(in).Sweep; got != c.want {
-			t.Errorf("complete=%t synced=%t of %s: sweep=%t", c.complete, c.synced, c.boot, got)
-		}
-	}
-}
-
-func TestGrantOfAnotherBootIsExpired(t *testing.T) {
-	doc := schema.Grant{Boot: "boot-b", ValidUntil: map[schema.GrantName]int64{schema.GrantNode: int64(time.Hour)}}
-	if left := intent.GrantsOf(doc, boot).Left(schema.GrantNode, 0); left != 0 {
-		t.Errorf("%s left", left)
-	}
-	doc.Boot = boot
-	if left := intent.GrantsOf(doc, boot).Left(schema.GrantNode, time.Minute); left != 59*time.Minute {
-		t.Errorf("%s left, want 59m", left)
 	}
 }
 
@@ -119,8 +88,8 @@ func TestLifetimesFollowTheGrantWhereThereIsNoFence(t *testing.T) {
 		{false, 0, schema.GrantNone, true, 120},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
-			in := intent.Input{Fence: c.fence, Now: time.Minute, Grants: intent.Grants{schema.GrantNode: time.Minute + c.left}}
-			w := desired(in, vip("default.web", schema.StateActive, c.grant, "eth0", "198.51.100.7")).Wants[0]
+			in := desired.Input{Fence: c.fence, Now: time.Minute, Grants: schema.Grants{schema.GrantNode: time.Minute + c.left}}
+			w := wanted(in, vip("default.web", schema.StateActive, c.grant, "eth0", "198.51.100.7")).Wants[0]
 			if w.Granted != c.granted || w.Valid != c.valid {
 				t.Errorf("granted=%t valid=%d", w.Granted, w.Valid)
 			}
@@ -130,13 +99,13 @@ func TestLifetimesFollowTheGrantWhereThereIsNoFence(t *testing.T) {
 
 func TestLoopbackGetsHostScopeUnlessAskedOtherwise(t *testing.T) {
 	in := granted
-	in.Node, in.Boot = node(), boot
+	in.Settings = settings
 	in.VIPs = map[string]schema.VIP{"a.b": vip("a.b", schema.StateActive, schema.GrantNone, "lo", "198.51.100.7")}
-	if s := intent.Desired(in).Wants[0].Scope; s != unix.RT_SCOPE_HOST {
+	if s := desired.Of(in).Wants[0].Scope; s != unix.RT_SCOPE_HOST {
 		t.Errorf("scope %d, want host", s)
 	}
-	in.Node.Settings.LoopbackGlobalScope = true
-	if s := intent.Desired(in).Wants[0].Scope; s != unix.RT_SCOPE_UNIVERSE {
+	in.Settings.LoopbackGlobalScope = true
+	if s := desired.Of(in).Wants[0].Scope; s != unix.RT_SCOPE_UNIVERSE {
 		t.Errorf("scope %d, want global", s)
 	}
 }

@@ -2,10 +2,6 @@ package claim
 
 import (
 	"net/netip"
-	"os"
-	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,7 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-const second = time.Second
+const (
+	ms     = time.Millisecond
+	second = time.Second
+)
+
+var testTiming = Timing{Duration: 5 * time.Second, Renew: time.Second}
 
 // boot is when the tests begin: a machine that is up for a while.
 const boot = 1000 * second
@@ -33,7 +34,7 @@ type bench struct {
 
 // newBench returns a machine that has its first Lease and a grant.
 func newBench(t *testing.T) *bench {
-	b := &bench{t: t, m: New("n1", modelTiming), now: boot}
+	b := &bench{t: t, m: New("n1", testTiming), now: boot}
 	b.m.Relist(b.now, nil)
 	b.write()
 	return b
@@ -89,7 +90,7 @@ func (b *bench) is(ip netip.Addr, want Phase) {
 }
 
 func TestNothingIsClaimedWithoutAGrant(t *testing.T) {
-	b := &bench{t: t, m: New("n1", modelTiming), now: boot}
+	b := &bench{t: t, m: New("n1", testTiming), now: boot}
 	b.want(true, ip1)
 	if _, ok := b.m.Next(b.now); ok {
 		t.Fatal("an update before the first list")
@@ -104,7 +105,7 @@ func TestNothingIsClaimedWithoutAGrant(t *testing.T) {
 }
 
 func TestGrantIsCountedFromWhenTheRenewalWasSent(t *testing.T) {
-	b := &bench{m: New("n1", modelTiming), now: boot}
+	b := &bench{m: New("n1", testTiming), now: boot}
 	b.m.Relist(b.now, nil)
 	if _, ok := b.m.Next(b.now); !ok {
 		t.Fatal("no update is due")
@@ -228,7 +229,7 @@ func TestTheNextNodeWaitsForTheProbeOfTheOneBefore(t *testing.T) {
 	m := &Machine{}
 	for _, node := range []string{"n1", "n2"} {
 		if Prefer(ip1, []string{"n1", "n2"})[1] == node {
-			m = New(node, modelTiming)
+			m = New(node, testTiming)
 		}
 	}
 	b := &bench{t: t, m: m, now: boot}
@@ -389,7 +390,7 @@ func TestUpdatesThatFailAreRepeatedLaterAndLater(t *testing.T) {
 }
 
 func TestResumeWithinTheGrantKeepsWhatWasOwned(t *testing.T) {
-	m := New("n1", modelTiming)
+	m := New("n1", testTiming)
 	m.Resume(boot, map[netip.Addr]Ownership{ip1: {Phase: Owned, Epoch: 3}, ip2: {Phase: Draining, Epoch: 3}}, boot+second)
 	m.Want(boot, []Group{{Addresses: []netip.Addr{ip1}, Eligible: true}, {Addresses: []netip.Addr{ip2}, Eligible: true}}, true)
 	m.Relist(boot, []Lease{{Node: "n1", Version: 4, Duration: 5 * second, Claims: []netip.Addr{ip1}}})
@@ -402,7 +403,7 @@ func TestResumeWithinTheGrantKeepsWhatWasOwned(t *testing.T) {
 }
 
 func TestResumeAfterTheGrantForfeits(t *testing.T) {
-	m := New("n1", modelTiming)
+	m := New("n1", testTiming)
 	m.Resume(boot, map[netip.Addr]Ownership{ip1: {Phase: Owned, Epoch: 3}}, boot)
 	if got := m.State(ip1).Phase; got != Idle {
 		t.Errorf("resumed as %s", got)
@@ -426,73 +427,5 @@ func TestPreferSpreadsEvenlyAndMovesOnlyWhatALostNodeOwned(t *testing.T) {
 	}
 	if moved > 0 {
 		t.Errorf("%d moved that n3 did not own", moved)
-	}
-}
-
-// schedules is how many random schedules a test of the model runs:
-// VIPOD_SCHEDULES, or the given number.
-func schedules(t *testing.T, usual int) int {
-	t.Helper()
-	s := os.Getenv("VIPOD_SCHEDULES")
-	if s == "" {
-		return usual
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatalf("VIPOD_SCHEDULES: %v", err)
-	}
-	return n
-}
-
-func TestModelNeverTwoOwners(t *testing.T) {
-	t.Parallel()
-	const workers = 2
-	n := schedules(t, 500)
-	takeovers := make([]int, workers)
-	var group sync.WaitGroup
-	for w := range workers {
-		group.Go(func() {
-			for seed := w; seed < n && !t.Failed(); seed += workers {
-				m := runModel(uint64(seed), weakness{}, false)
-				takeovers[w] += m.takeovers
-				if m.violation != "" {
-					m = runModel(uint64(seed), weakness{}, true)
-					t.Errorf("seed %d: %s\n%s", seed, m.violation, strings.Join(m.trace, "\n"))
-				}
-			}
-		})
-	}
-	group.Wait()
-	total := takeovers[0] + takeovers[1]
-	if total < 10*n && !t.Failed() {
-		t.Errorf("only %d take-overs in %d schedules: the model does not exercise the protocol", total, n)
-	}
-	if !t.Failed() {
-		t.Logf("%d schedules, %d take-overs, never two owners", n, total)
-	}
-}
-
-// TestModelFindsAMissingRule takes one rule out at a time. A model that finds
-// no fault then would prove nothing by finding none with it.
-func TestModelFindsAMissingRule(t *testing.T) {
-	t.Parallel()
-	for name, weak := range map[string]weakness{
-		"forfeit on lapse":                    {flaws: flaws{noForfeit: true}},
-		"compare-and-swap":                    {noCompareAndSwap: true},
-		"mute before release":                 {flaws: flaws{noMute: true}},
-		"claim decided by order of the watch": {flaws: flaws{noOrder: true}},
-		"answer to the very document":         {noVersionedAck: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			most := uint64(schedules(t, 10000))
-			for seed := range most {
-				if m := runModel(seed, weak, false); m.violation != "" {
-					t.Logf("found in schedule %d: %s", seed, m.violation)
-					return
-				}
-			}
-			t.Errorf("no fault in %d schedules without this rule", most)
-		})
 	}
 }

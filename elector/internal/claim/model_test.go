@@ -1,4 +1,4 @@
-package claim
+package claim_test
 
 import (
 	"container/heap"
@@ -8,12 +8,17 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/vipod/vipod/elector/internal/claim"
+	"github.com/vipod/vipod/elector/internal/plan"
+	"github.com/vipod/vipod/shared/schema"
 )
 
 // The model is a whole cluster under a virtual clock: an API server that
 // commits updates one after another, nodes whose elector and vipd are frozen,
-// cut off, restarted and late, and whose clocks run at different rates. The
-// machines under test are the real ones.
+// cut off, restarted and late, whose vipd fails half-way, and whose clocks run
+// at different rates. The machines under test are the real ones, and so is
+// what decides about documents and answers.
 
 const ms = time.Millisecond
 
@@ -49,8 +54,8 @@ type model struct {
 	weak  weakness
 
 	version uint64
-	leases  map[string]Lease
-	record  *Record
+	leases  map[string]claim.Lease
+	record  *claim.Record
 
 	// when an elector last started and a Lease was last deleted
 	started, deleted time.Duration
@@ -63,10 +68,14 @@ type model struct {
 
 // weakness takes a rule out of the machines or of what surrounds them.
 type weakness struct {
-	flaws
-	noCompareAndSwap bool // the API server takes every update
-	noVersionedAck   bool // any report of silence counts
-	grantLast        bool // vipd reads the grant after the documents
+	rule             string // of the machine, see Weaken
+	noCompareAndSwap bool   // the API server takes every update
+	noVersionedAck   bool   // any report of silence counts
+	grantFirst       bool   // elector writes the grant before the documents
+	keepForfeited    bool   // documents of before a restart stay until the plan
+	dropForfeited    bool   // what was forfeited is removed and not withdrawn
+	reportAnyway     bool   // vipd reports after a pass that failed
+	neverSwept       bool   // what a document no longer names is taken for gone at once
 }
 
 func (m *model) after(d time.Duration, run func()) {
@@ -93,16 +102,16 @@ const (
 	modelFaults = 16
 )
 
-var modelTiming = Timing{Duration: 5 * time.Second, Renew: time.Second}
+var modelTiming = claim.Timing{Duration: 5 * time.Second, Renew: time.Second}
 
 // runModel runs one random schedule and returns the first moment at which two
 // nodes claim one address, "" for none.
 func runModel(seed uint64, weak weakness, tracing bool) *model {
 	m := &model{
 		rnd: rand.New(rand.NewPCG(seed, 1)), weak: weak, tracing: tracing,
-		leases: map[string]Lease{},
+		leases: map[string]claim.Lease{},
 	}
-	for i := range 4 {
+	for i := range lockIndex + 1 {
 		m.addrs = append(m.addrs, netip.AddrFrom4([4]byte{198, 51, 100, byte(200 + i)}))
 	}
 	for i := range 3 {
@@ -151,8 +160,8 @@ func (m *model) fault() {
 		m.started = m.now
 		n.restart()
 	case k < 16:
-		m.logf("%s vipd restarts", n.name)
-		n.vipd.fence = n.fenceNow() // the kernel keeps it
+		m.logf("%s passes of vipd fail for %v", n.name, d)
+		n.vipd.failing = max(n.vipd.failing, m.now+d)
 	case k < 17:
 		m.logf("%s relists", n.name)
 		n.relist()
@@ -166,7 +175,7 @@ func (m *model) fault() {
 		m.after(d, func() { n.eligible = true; n.elector.do(func() { n.want() }) })
 	}
 	if m.rnd.IntN(3) == 0 { // a Service comes, goes, or joins another
-		shape := m.rnd.IntN(5)
+		shape := m.rnd.IntN(len(shapes))
 		m.logf("groups: shape %d", shape)
 		for _, n := range m.nodes {
 			m.after(m.delay(20*ms, 2*time.Second, .1), func() { n.shape = shape; n.elector.do(func() { n.want() }) })
@@ -174,35 +183,57 @@ func (m *model) fault() {
 	}
 }
 
-// groups returns the wanted groups in one of a few shapes.
-func (m *model) groups(shape int, eligible bool) []Group {
-	var sets [][]netip.Addr
-	switch a := m.addrs; shape {
-	case 0:
-		sets = [][]netip.Addr{a[:1], a[1:2], a[2:3], a[3:]}
-	case 1:
-		sets = [][]netip.Addr{a[:2], a[2:3], a[3:]}
-	case 2:
-		sets = [][]netip.Addr{a[1:2], a[2:]}
-	case 3:
-		sets = [][]netip.Addr{a}
-	default:
-		sets = [][]netip.Addr{a[:1], {a[3], a[1]}}
+// vipShape is one Service: the name of its document and its addresses.
+type vipShape struct {
+	key       string
+	addresses []int
+}
+
+// shapes are ways to lay Services over the addresses, by group. Between two of
+// them a document loses an address, an address goes to another document, and
+// two Services share one.
+var shapes = [][][]vipShape{
+	{{{"a", []int{0}}}, {{"b", []int{1}}}, {{"c", []int{2}}}, {{"d", []int{3}}}},
+	{{{"a", []int{0, 1}}}, {{"c", []int{2}}}, {{"d", []int{3}}}},
+	{{{"b", []int{1}}}, {{"c", []int{2, 3}}}},
+	{{{"a", []int{0, 1}}, {"c", []int{2, 3}}}},
+	{{{"a", []int{0}}}, {{"d", []int{3, 1}}}},
+	{{{"a", []int{0, 1}}, {"b", []int{1}}}, {{"d", []int{3}}}},
+}
+
+// lockIndex is the index of the control plane's address.
+const lockIndex = 4
+
+// plan returns the VIPs and groups of one of the shapes.
+func (m *model) plan(shape int, eligible bool) (vips []plan.VIP, groups []claim.Group) {
+	for i, services := range shapes[shape] {
+		g := claim.Group{Eligible: eligible}
+		for _, s := range services {
+			v := plan.VIP{Key: s.key, Kind: schema.KindService, Group: i}
+			for _, a := range s.addresses {
+				v.Addresses = append(v.Addresses, m.address(a))
+				if !slices.Contains(g.Addresses, m.addrs[a]) {
+					g.Addresses = append(g.Addresses, m.addrs[a])
+				}
+			}
+			vips = append(vips, v)
+		}
+		groups = append(groups, g)
 	}
-	var groups []Group
-	for _, s := range sets {
-		groups = append(groups, Group{Addresses: s, Eligible: eligible})
-	}
-	return groups
+	return vips, groups
+}
+
+func (m *model) address(i int) schema.Address {
+	return schema.Address{IP: m.addrs[i], PrefixLength: 32, Interface: "eth0", Source: schema.SourceStatic}
 }
 
 // commit is the API server: one update after another, compare-and-swap.
-func (m *model) commit(node string, u Update) (version uint64, ok bool) {
+func (m *model) commit(node string, u claim.Update) (version uint64, ok bool) {
 	if old, exists := m.leases[node]; !m.weak.noCompareAndSwap && old.Version != u.Base || exists != (u.Base != 0) && !m.weak.noCompareAndSwap {
 		return 0, false
 	}
 	m.version++
-	l := Lease{Node: node, Version: m.version, Duration: modelTiming.Duration, Ready: u.Ready, Claims: u.Claims}
+	l := claim.Lease{Node: node, Version: m.version, Duration: modelTiming.Duration, Ready: u.Ready, Claims: u.Claims}
 	m.leases[node] = l
 	m.logf("committed %d of %s: %s", m.version, node, short(u.Claims))
 	for _, n := range m.nodes {
@@ -227,7 +258,7 @@ func (m *model) deleteLease(node string) {
 	}
 }
 
-func (m *model) commitLock(u LockUpdate) (version uint64, ok bool) {
+func (m *model) commitLock(u claim.LockUpdate) (version uint64, ok bool) {
 	var base uint64
 	if m.record != nil {
 		base = m.record.Version
@@ -236,7 +267,7 @@ func (m *model) commitLock(u LockUpdate) (version uint64, ok bool) {
 		return 0, false
 	}
 	m.version++
-	m.record = &Record{Version: m.version, Holder: u.Holder, Duration: modelTiming.Duration}
+	m.record = &claim.Record{Version: m.version, Holder: u.Holder, Duration: modelTiming.Duration}
 	m.logf("committed %d of the lock: %q", m.version, u.Holder)
 	for _, n := range m.nodes {
 		n.deliver(watchEvent{record: m.record})
@@ -246,7 +277,7 @@ func (m *model) commitLock(u LockUpdate) (version uint64, ok bool) {
 
 // check looks at the wire: who would answer for each address right now?
 func (m *model) check() {
-	for i := range len(m.addrs) + 1 {
+	for i := range m.addrs {
 		var who []string
 		for _, n := range m.nodes {
 			if n.claimsOnWire(i) {

@@ -1,9 +1,13 @@
-package claim
+package claim_test
 
 import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/vipod/vipod/elector/internal/claim"
+	"github.com/vipod/vipod/elector/internal/intent"
+	"github.com/vipod/vipod/shared/schema"
 )
 
 // process runs what it is given in order, not while it is frozen.
@@ -34,24 +38,9 @@ func (p *process) drain() {
 }
 
 type watchEvent struct {
-	lease   Lease
+	lease   claim.Lease
 	deleted bool
-	record  *Record
-}
-
-// document is one VIP document; the lock's has index len(addrs).
-type document struct {
-	state      string
-	generation int
-}
-
-// modelVipd is vipd and the kernel under it.
-type modelVipd struct {
-	process
-	applied map[int]document
-	fence   [2]time.Duration // node, control plane, on the node's own clock
-	reading bool
-	again   bool
+	record  *claim.Record
 }
 
 type modelNode struct {
@@ -64,10 +53,12 @@ type modelNode struct {
 	vipd    modelVipd
 	life    int // counts elector's restarts
 
-	machine *Machine
-	lock    *Lock
+	machine *claim.Machine
+	lock    *claim.Lock
 	timer   time.Duration
 
+	listed, known  bool // the Leases, and all else that a plan needs
+	planned        bool
 	eligible       bool
 	shape          int
 	cutUntil       time.Duration
@@ -77,21 +68,18 @@ type modelNode struct {
 
 	probing map[netip.Addr]bool // arpd is at it
 
-	docs   map[int]document // the state directory
-	gen    int
-	grants [2]time.Duration
-	status map[int]document
+	ledger *intent.Ledger
+	state  stateDir
 }
 
 func newModelNode(m *model, i int) *modelNode {
 	n := &modelNode{
 		m: m, name: fmt.Sprintf("n%d", i+1), eligible: true,
 		rate: 1 + (m.rnd.Float64()*2-1)*.01, base: time.Duration(1+m.rnd.IntN(1000)) * time.Second,
-		docs: map[int]document{}, status: map[int]document{}, probing: map[netip.Addr]bool{},
+		probing: map[netip.Addr]bool{},
 	}
 	n.elector.m = m
-	n.vipd.m = m
-	n.vipd.applied = map[int]document{}
+	n.vipd = modelVipd{process: process{m: m}, n: n, kernel: map[netip.Addr]kernelAddress{}}
 	n.start()
 	return n
 }
@@ -101,23 +89,46 @@ func (n *modelNode) clock() time.Duration {
 	return n.base + time.Duration(float64(n.m.now)*n.rate)
 }
 
+// start starts the elector. The Leases and the rest of the cluster become
+// known to it in any order; the documents are as an earlier process left them.
 func (n *modelNode) start() {
-	n.machine, n.lock = New(n.name, modelTiming), NewLock(n.name, modelTiming)
-	n.machine.flaws = n.m.weak.flaws
-	held := map[netip.Addr]Ownership{}
-	for i, d := range n.docs {
-		o := Ownership{Phase: Draining, Epoch: 1}
-		if d.state == "active" {
-			o.Phase = Owned
+	n.machine, n.lock = claim.New(n.name, modelTiming), claim.NewLock(n.name, modelTiming)
+	n.machine.Weaken(n.m.weak.rule)
+	n.ledger = intent.NewLedger()
+	n.listed, n.known, n.planned = false, false, false
+	n.state.writeNode(false)
+	held := map[netip.Addr]claim.Ownership{}
+	for key, doc := range n.state.docs {
+		n.ledger.Found(key, doc)
+		o := claim.Ownership{Phase: claim.Draining, Epoch: 1}
+		switch doc.State {
+		case schema.StateActive:
+			o.Phase = claim.Owned
+		case schema.StateDraining:
+		default:
+			continue
 		}
-		if i == len(n.m.addrs) {
-			n.lock.Resume(n.clock(), o, n.grants[1])
-		} else {
-			held[n.m.addrs[i]] = o
+		if key == schema.ControlPlaneKey {
+			n.lock.Resume(n.clock(), o, n.state.grants[1])
+			continue
+		}
+		for _, a := range doc.Addresses {
+			if held[a.IP].Phase != claim.Owned {
+				held[a.IP] = o
+			}
 		}
 	}
-	n.machine.Resume(n.clock(), held, n.grants[0])
+	n.machine.Resume(n.clock(), held, n.state.grants[0])
 	n.m.after(n.m.delay(500*ms, 3*time.Second, .2), func() { n.relist() })
+	life := n.life
+	n.m.after(n.m.delay(500*ms, 8*time.Second, .3), func() {
+		n.elector.do(func() {
+			if life == n.life {
+				n.known = true
+				n.want()
+			}
+		})
+	})
 }
 
 // restart ends the elector and starts it anew; its requests in flight may
@@ -136,7 +147,7 @@ func (n *modelNode) relist() {
 		n.m.after(n.cutUntil-n.m.now+10*ms, n.relist)
 		return
 	}
-	var leases []Lease
+	var leases []claim.Lease
 	for _, l := range n.m.leases {
 		leases = append(leases, l)
 	}
@@ -148,6 +159,7 @@ func (n *modelNode) relist() {
 			if stream != n.stream || life != n.life {
 				return
 			}
+			n.listed = true
 			n.machine.Relist(n.clock(), leases)
 			if record != nil {
 				n.lock.Observe(n.clock(), *record)
@@ -195,33 +207,44 @@ func (n *modelNode) observe(e watchEvent) {
 	}
 }
 
+// want makes a plan, if everything for it is known.
 func (n *modelNode) want() {
-	n.machine.Want(n.clock(), n.m.groups(n.shape, n.eligible), true)
-	n.lock.Want(n.clock(), n.eligible)
+	if n.planned = n.planned || n.listed && n.known; n.planned {
+		_, groups := n.m.plan(n.shape, n.eligible)
+		n.machine.Want(n.clock(), groups, true)
+		n.lock.Want(n.clock(), n.eligible)
+	}
 	n.settle()
 }
 
-// settle is the end of every step of reconcile: documents, grant, updates,
-// probes, timer.
+// settle is the end of every step of reconcile: answers, documents, grant,
+// updates, probes, timer.
 func (n *modelNode) settle() {
-	now := n.clock()
 	for _, ip := range n.m.addrs {
-		if n.machine.State(ip).Phase == Probing && !n.probing[ip] {
-			n.probing[ip] = true
-			n.m.after(n.m.delay(200*ms, time.Second, .1), func() {
-				n.elector.do(func() {
-					n.probing[ip] = false
-					n.machine.Probed(n.clock(), ip, true)
-					n.settle()
-				})
-			})
+		if n.machine.State(ip).Phase == claim.Probing && !n.probing[ip] {
+			n.probe(ip)
 		}
 	}
-	n.writeDocuments()
-	n.writeGrants()
 	n.readStatus()
+	n.writeFiles()
 	n.sendUpdates()
-	next := min(n.machine.Deadline(now), n.lock.Deadline(now))
+	n.setTimer()
+}
+
+func (n *modelNode) probe(ip netip.Addr) {
+	n.probing[ip] = true
+	n.m.after(n.m.delay(200*ms, time.Second, .1), func() {
+		n.elector.do(func() {
+			n.probing[ip] = false
+			n.machine.Probed(n.clock(), ip, true)
+			n.settle()
+		})
+	})
+}
+
+func (n *modelNode) setTimer() {
+	now := n.clock()
+	next := min(n.machine.Deadline(now), n.lock.Deadline(now), now+time.Minute)
 	n.timer = n.m.now + max(time.Duration(float64(next-now)/n.rate), 0) + ms
 	due, life := n.timer, n.life
 	n.m.after(n.timer-n.m.now, func() {
@@ -234,91 +257,6 @@ func (n *modelNode) settle() {
 			n.settle()
 		})
 	})
-}
-
-func (n *modelNode) writeDocuments() {
-	wanted := map[netip.Addr]bool{}
-	for _, g := range n.machine.groups {
-		for _, ip := range g.Addresses {
-			wanted[ip] = true
-		}
-	}
-	changed := false
-	for i := range len(n.m.addrs) + 1 {
-		phase, unwanted := n.lock.Phase(), false
-		if i < len(n.m.addrs) {
-			phase, unwanted = n.machine.State(n.m.addrs[i]).Phase, !wanted[n.m.addrs[i]]
-		}
-		state := ""
-		switch {
-		case phase == Owned:
-			state = "active"
-		case phase == Draining && unwanted:
-			state = "withdrawn"
-		case phase == Draining || phase == Released:
-			state = "draining"
-		}
-		if n.docs[i].state == state {
-			continue
-		}
-		changed = true
-		n.m.logf("%s writes address %d %q", n.name, i, state)
-		if state == "active" {
-			n.m.takeovers++
-			if n.m.rnd.IntN(20) == 0 { // and away again, while vipd is at it
-				n.flicker()
-			}
-		}
-		n.gen++
-		if state == "" {
-			delete(n.docs, i)
-		} else {
-			n.docs[i] = document{state: state, generation: n.gen}
-		}
-	}
-	if changed {
-		n.wakeVipd(false)
-	}
-}
-
-// flicker makes the node ineligible for a short while.
-func (n *modelNode) flicker() {
-	set := func(d time.Duration, eligible bool) {
-		n.m.after(d, func() {
-			n.eligible = eligible
-			n.elector.do(n.want)
-		})
-	}
-	set(n.m.delay(2*ms, 20*ms, .1), false)
-	set(300*ms, true)
-}
-
-func (n *modelNode) writeGrants() {
-	grants := [2]time.Duration{n.machine.Grant(), n.lock.Grant()}
-	if grants != n.grants {
-		n.grants = grants
-		n.wakeVipd(true)
-	}
-}
-
-// readStatus is elector reading vipd's reports.
-func (n *modelNode) readStatus() {
-	now := n.clock()
-	for i, d := range n.docs {
-		s, ok := n.status[i]
-		silent := ok && s.generation == d.generation && s.state != "active"
-		if n.m.weak.noVersionedAck {
-			silent = !ok || s.state != "active"
-		}
-		if d.state == "active" || !silent {
-			continue
-		}
-		if i == len(n.m.addrs) {
-			n.lock.Silent(now)
-		} else {
-			n.machine.Silent(now, n.m.addrs[i])
-		}
-	}
 }
 
 func (n *modelNode) sendUpdates() {
@@ -371,73 +309,4 @@ func (n *modelNode) request(commit func() (uint64, bool), committed func(time.Du
 		}
 		answer(d, func() { failed(n.clock()); rebase() })
 	})
-}
-
-// fenceNow returns the fence as the kernel has it.
-func (n *modelNode) fenceNow() [2]time.Duration { return n.vipd.fence }
-
-// wakeVipd is a directory event. A grant alone extends an open fence without
-// a look at the documents.
-func (n *modelNode) wakeVipd(grantOnly bool) {
-	v := &n.vipd
-	n.m.after(n.m.delay(3*ms, 50*ms, .05), func() {
-		v.do(func() {
-			if open := n.clock() < v.fence[0] && n.clock() < v.fence[1]; grantOnly && open {
-				v.fence = n.grants
-				n.m.check()
-				return
-			}
-			if v.reading {
-				v.again = true
-				return
-			}
-			n.pass()
-		})
-	})
-}
-
-// pass is one pass of vipd: grant, documents, mutes and removals, additions,
-// fence; it may be frozen between any two.
-func (n *modelNode) pass() {
-	v := &n.vipd
-	v.reading, v.again = true, false
-	grants := n.grants
-	then := func(f func()) { n.m.after(n.m.delay(ms, 20*ms, .05), func() { v.do(f) }) }
-	then(func() {
-		docs := make(map[int]document, len(n.docs))
-		for i, d := range n.docs {
-			docs[i] = d
-		}
-		then(func() {
-			if n.m.weak.grantLast {
-				grants = n.grants
-			}
-			v.applied = docs
-			if n.clock() < grants[0] {
-				v.fence[0] = grants[0]
-			}
-			if n.clock() < grants[1] {
-				v.fence[1] = grants[1]
-			}
-			n.m.check()
-			then(func() {
-				n.status = docs
-				n.m.after(n.m.delay(2*ms, 20*ms, .05), func() { n.elector.do(func() { n.settle() }) })
-				v.reading = false
-				if v.again {
-					n.pass()
-				}
-			})
-		})
-	})
-}
-
-// claimsOnWire says whether the node's kernel lets frames out that claim the
-// address: present, not muted, fence open.
-func (n *modelNode) claimsOnWire(i int) bool {
-	fence := n.vipd.fence[0]
-	if i == len(n.m.addrs) {
-		fence = n.vipd.fence[1]
-	}
-	return n.vipd.applied[i].state == "active" && n.clock() < fence
 }

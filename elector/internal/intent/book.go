@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,22 +21,15 @@ const (
 	daemonName = "daemon"
 )
 
-// Book is elector's own documents as they stand in the state directory, and
-// which addresses the other daemons may still be acting on because of them.
+// Book is elector's own documents as they stand in the state directory.
 // It is not safe for concurrent use.
 type Book struct {
 	dir, vipsDir string
 	root, vips   *statefile.Writer
-	docs         map[string]*schema.VIP
-	// exposed are, by document, the addresses that were active and of which
-	// vipd has not said since that they are mute or gone.
-	exposed map[string]map[netip.Addr]bool
-	// unsure are the documents of which the last write failed: the file has
-	// the content before or after.
-	unsure map[string]bool
-	boot   string
-	node   schema.Observed
-	grant  map[schema.GrantName]int64
+	*Ledger
+	boot  string
+	node  schema.Observed
+	grant map[schema.GrantName]int64
 }
 
 // Previous is what an earlier process of elector left.
@@ -59,7 +51,7 @@ func Open(stateDir, bootID string, uid int) (*Book, Previous, error) {
 	instance := statefile.Instance(bootID)
 	b := &Book{
 		dir: ownership.Dir(stateDir, ownership.Elector), vipsDir: ownership.VIPs(stateDir, ownership.Elector),
-		docs: map[string]*schema.VIP{}, exposed: map[string]map[netip.Addr]bool{}, unsure: map[string]bool{}, boot: bootID,
+		Ledger: NewLedger(), boot: bootID,
 	}
 	var err error
 	if b.root, err = statefile.NewWriter(b.dir, instance); err != nil {
@@ -73,8 +65,7 @@ func Open(stateDir, bootID string, uid int) (*Book, Previous, error) {
 		return nil, Previous{}, err
 	}
 	for key, doc := range previous.VIPs {
-		b.docs[key] = &doc
-		b.expose(key, doc.Addresses) // whatever its state: vipd may not have got that far
+		b.Found(key, &doc)
 	}
 	return b, previous, nil
 }
@@ -123,12 +114,6 @@ func Epoch(doc schema.VIP) uint64 {
 	}
 	return n
 }
-
-// VIP returns the document of that key, nil for none.
-func (b *Book) VIP(key string) *schema.VIP { return b.docs[key] }
-
-// VIPs returns all documents by key; the map is the book's own.
-func (b *Book) VIPs() map[string]*schema.VIP { return b.docs }
 
 // Node is node.json as last written.
 func (b *Book) Node() schema.Observed { return b.node }
@@ -179,15 +164,9 @@ func (b *Book) Put(doc *schema.VIP) (changed bool, err error) {
 	if err := doc.Validate(); err != nil {
 		return false, fmt.Errorf("writing document %s: %w", doc.Key, err)
 	}
-	if doc.State == schema.StateActive {
-		b.expose(doc.Key, doc.Addresses)
-	}
-	b.docs[doc.Key], b.unsure[doc.Key] = doc, true
-	if changed, err = b.vips.Write(doc.Key, doc); err != nil {
-		return false, err
-	}
-	delete(b.unsure, doc.Key)
-	return changed, nil
+	changed, err = b.vips.Write(doc.Key, doc)
+	b.Wrote(doc, err == nil)
+	return changed, err
 }
 
 // equal says whether two documents of one key say the same. Most passes change
@@ -202,108 +181,6 @@ func (b *Book) Drop(key string) error {
 	if err := b.vips.Remove(key); err != nil {
 		return err
 	}
-	delete(b.docs, key)
-	delete(b.unsure, key)
+	b.Removed(key)
 	return nil
 }
-
-func (b *Book) expose(key string, addresses []schema.Address) {
-	set := b.exposed[key]
-	if set == nil {
-		set = map[netip.Addr]bool{}
-		b.exposed[key] = set
-	}
-	for _, a := range addresses {
-		set[a.IP] = true
-	}
-}
-
-// Acknowledge takes vipd's status documents and forgets the exposure of every
-// address that they say is mute or gone. swept says that vipd acts on complete
-// documents: only then is an address gone that a document no longer names.
-func (b *Book) Acknowledge(statuses map[string]schema.Status, swept bool) {
-	for key, set := range b.exposed {
-		doc, status := b.docs[key], statuses[key]
-		if doc == nil || b.unsure[key] || status.Observed != doc.Seen() {
-			continue // nothing was said about this very document
-		}
-		for ip := range set {
-			if !silent(doc, status, ip, swept) {
-				if doc.State != schema.StateWithdrawn {
-					continue
-				}
-				other := b.sharer(key, ip)
-				if other == "" {
-					continue
-				}
-				// It is there for another document, which is to answer for it.
-				b.expose(other, []schema.Address{{IP: ip}})
-			}
-			delete(set, ip)
-		}
-		if len(set) == 0 {
-			delete(b.exposed, key)
-		}
-	}
-}
-
-// sharer returns another document that wants the address in the kernel, ""
-// for none.
-func (b *Book) sharer(key string, ip netip.Addr) string {
-	for other, doc := range b.docs {
-		if other == key || doc.State != schema.StateActive && doc.State != schema.StateDraining {
-			continue
-		}
-		if slices.ContainsFunc(doc.Addresses, func(a schema.Address) bool { return a.IP == ip }) {
-			return other
-		}
-	}
-	return ""
-}
-
-// silent says whether vipd's report about the document proves that this node
-// does not claim the address.
-func silent(doc *schema.VIP, status schema.Status, ip netip.Addr, swept bool) bool {
-	listed, present := false, false
-	for _, a := range status.Addresses {
-		listed = listed || a.IP == ip
-		present = present || a.IP == ip && a.Present
-	}
-	named := slices.ContainsFunc(doc.Addresses, func(a schema.Address) bool { return a.IP == ip })
-	switch {
-	case !named:
-		return !listed && swept
-	case doc.State == schema.StateDraining:
-		return schema.IsTrue(status.Conditions, schema.ConditionMuted)
-	}
-	return doc.State != schema.StateActive && !present
-}
-
-// Exposures returns the addresses that some document exposes.
-func (b *Book) Exposures() map[netip.Addr]bool {
-	all := map[netip.Addr]bool{}
-	for _, set := range b.exposed {
-		for ip := range set {
-			all[ip] = true
-		}
-	}
-	return all
-}
-
-// Awaits says whether vipd has yet to answer the document that withdraws the
-// addresses of that key, so that a document that does not name them must wait.
-func (b *Book) Awaits(next *schema.VIP) bool {
-	was := b.docs[next.Key]
-	if was == nil || was.State != schema.StateWithdrawn {
-		return false
-	}
-	for ip := range b.exposed[next.Key] {
-		if !slices.ContainsFunc(next.Addresses, func(a schema.Address) bool { return a.IP == ip }) {
-			return true
-		}
-	}
-	return false
-}
-
-// Exposed says whether the document exposes any address.
-func (b *Book) Exposed(key string) bool { return len(b.exposed[key]) > 0 }

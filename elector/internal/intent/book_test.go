@@ -94,12 +94,12 @@ func TestWithdrawnAddressIsSilentOnceItIsGone(t *testing.T) {
 	b.Acknowledge(report(gone, schema.False, v4), true)
 	exposed(t, b, v4)
 	other := &schema.VIP{Key: "default.web", Addresses: []schema.Address{address(v6, "eth0")}}
-	if !b.Awaits(other) || b.Awaits(gone) {
+	if !b.awaits(other) || b.awaits(gone) {
 		t.Error("a document that does not name the withdrawn address must wait for the answer, and only that")
 	}
 	b.Acknowledge(report(gone, schema.False), false)
 	exposed(t, b)
-	if b.Awaits(other) {
+	if b.awaits(other) {
 		t.Error("still waits")
 	}
 }

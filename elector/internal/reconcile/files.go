@@ -29,77 +29,56 @@ func (r *Reconciler) writeFiles(now time.Duration) {
 	r.retry.Reset()
 }
 
-// carryOn keeps the documents that an earlier process left as long as there
-// is no plan: absent is not empty. Those that this node has forfeited are
-// withdrawn, since the next grant would open the fence over them. Without a
-// document vipd would leave their addresses where they are, until the
-// documents are complete.
-func (r *Reconciler) carryOn() error {
+// writeDocuments writes the VIP documents that changed.
+func (r *Reconciler) writeDocuments() error {
+	var remove []string
+	var put []*schema.VIP
+	if r.planned == 0 {
+		put = r.book.Carry(r.phase)
+	} else {
+		remove, put = r.book.Changes(r.documents())
+	}
 	var errs []error
-	for _, doc := range r.book.VIPs() {
-		phase := func(ip addr) claim.Phase { return r.machine.State(ip).Phase }
-		if doc.Grant == schema.GrantControlPlane {
-			phase = func(addr) claim.Phase { return r.lockPhase() }
+	for _, key := range remove {
+		err := r.book.Drop(key)
+		if err == nil {
+			r.Log.Info("document", "key", key, "state", "removed")
 		}
-		if next := intent.Resumed(*doc, phase); next.State != doc.State {
-			errs = append(errs, r.put(next))
+		errs = append(errs, err)
+	}
+	for _, doc := range put {
+		changed, err := r.book.Put(doc)
+		if changed {
+			r.Log.Info("document", "key", doc.Key, "state", doc.State, "epoch", doc.Epoch, "addresses", prefixes(doc.Addresses))
 		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-func (r *Reconciler) lockPhase() claim.Phase {
-	if r.lock == nil {
-		return claim.Idle
-	}
-	return r.lock.Phase()
-}
-
-// writeDocuments writes the VIP documents.
-func (r *Reconciler) writeDocuments() error {
-	if r.planned == 0 {
-		return r.carryOn()
-	}
-	var errs []error
-	wanted := map[string]*schema.VIP{}
+// documents are those of the plan as of what this node owns.
+func (r *Reconciler) documents() (docs []*schema.VIP) {
 	for i := range r.out.VIPs {
 		v := &r.out.VIPs[i]
-		for _, doc := range intent.Documents(*v, r.machine.State, r.book.VIP(v.Key)) {
-			wanted[doc.Key] = doc
-		}
+		docs = append(docs, intent.Documents(*v, r.machine.State, r.book.VIP(v.Key))...)
 	}
 	if cp := r.out.ControlPlane; cp != nil && r.lock != nil {
-		doc := intent.ControlPlane(*cp, r.lock.Phase(), r.lock.Epoch(), r.book.VIP(cp.Key))
-		if doc != nil {
-			wanted[doc.Key] = doc
+		if doc := intent.ControlPlane(*cp, r.lock.Phase(), r.lock.Epoch(), r.book.VIP(cp.Key)); doc != nil {
+			docs = append(docs, doc)
 		}
 	}
-	for key, doc := range r.book.VIPs() { // removals first
-		if wanted[key] == nil {
-			errs = append(errs, r.withdraw(*doc))
-		}
-	}
-	for _, doc := range wanted {
-		if was := r.book.VIP(doc.Key); doc.State != schema.StateActive || was == nil {
-			errs = append(errs, r.put(doc))
-			delete(wanted, doc.Key)
-		}
-	}
-	for _, doc := range wanted {
-		errs = append(errs, r.put(doc))
-	}
-	return errors.Join(errs...)
+	return docs
 }
 
-func (r *Reconciler) put(doc *schema.VIP) error {
-	if r.book.Awaits(doc) {
-		return nil // vipd's answer causes the next pass
+// phase is what this node is to an address under a grant.
+func (r *Reconciler) phase(grant schema.GrantName, ip addr) claim.Phase {
+	switch {
+	case grant != schema.GrantControlPlane:
+		return r.machine.State(ip).Phase
+	case r.lock != nil:
+		return r.lock.Phase()
 	}
-	changed, err := r.book.Put(doc)
-	if changed {
-		r.Log.Info("document", "key", doc.Key, "state", doc.State, "epoch", doc.Epoch, "addresses", prefixes(doc.Addresses))
-	}
-	return err
+	return claim.Idle
 }
 
 func prefixes(list []schema.Address) []string {
@@ -108,20 +87,6 @@ func prefixes(list []schema.Address) []string {
 		out = append(out, a.Prefix().String())
 	}
 	return out
-}
-
-// withdraw removes a document that nobody wants. While an address may be
-// active because of it, the document becomes a withdrawn one first: only a
-// document can have vipd answer that the address is gone.
-func (r *Reconciler) withdraw(doc schema.VIP) error {
-	if r.book.Exposed(doc.Key) {
-		return r.put(intent.Withdrawn(doc))
-	}
-	if err := r.book.Drop(doc.Key); err != nil {
-		return err
-	}
-	r.Log.Info("document", "key", doc.Key, "state", "removed")
-	return nil
 }
 
 func (r *Reconciler) writeGrant() error {

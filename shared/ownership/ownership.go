@@ -46,6 +46,11 @@ type Daemon struct {
 	Reads []string
 }
 
+// ReportsVIPs says whether the daemon writes a report about each VIP.
+func (d Daemon) ReportsVIPs() bool {
+	return slices.Contains(d.Documents, Document{Path: "vips/*.json", Schema: SchemaStatus})
+}
+
 // Document is one file, or one file per VIP, of a daemon's directory.
 type Document struct {
 	// Path is relative to the daemon's directory; "*" stands for a VIP's key.

@@ -2,26 +2,17 @@ package reconcile
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/vipod/vipod/arpd/internal/plan"
 	"github.com/vipod/vipod/arpd/internal/schedule"
 	"github.com/vipod/vipod/shared/schema"
 )
 
-// statusOf makes the report about one document. Conditions of previous keep
-// their time while their status does.
-func statusOf(v plan.VIP, states schedule.States, previous []schema.Condition, now time.Time) schema.Status {
-	s := schema.Status{Key: v.Key, Observed: v.Seen}
-	wanted := []schema.Condition{announced(v, states), conflict(v, states)}
+// statusOf makes the report about one document.
+func statusOf(v plan.VIP, states schedule.States) schema.Status {
+	s := schema.Status{Key: v.Key, Observed: v.Seen, Conditions: []schema.Condition{announced(v, states), conflict(v, states)}}
 	if v.State == schema.StateStandby {
-		wanted = append(wanted, unclaimed(v, states))
-	}
-	for _, c := range wanted {
-		if old, ok := schema.FindCondition(previous, c.Type); ok {
-			s.Conditions = append(s.Conditions, old)
-		}
-		s.Conditions = schema.SetCondition(s.Conditions, c, now)
+		s.Conditions = append(s.Conditions, unclaimed(v, states))
 	}
 	for _, a := range v.Addresses {
 		stranger := states.Addresses[a.Key].Conflict

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -92,7 +91,7 @@ func TestConditionsSayWhatIsAndWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
-			for _, c := range statusOf(c.vip, c.states, nil, time.Now()).Conditions {
+			for _, c := range statusOf(c.vip, c.states).Conditions {
 				got[c.Type] = string(c.Status) + " " + c.Reason
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
@@ -103,21 +102,12 @@ func TestConditionsSayWhatIsAndWhy(t *testing.T) {
 }
 
 func TestTheStrangersMACStandsBesideTheAddress(t *testing.T) {
-	s := statusOf(vipOf(schema.StateActive, "", ""), both(true, true, stranger), nil, time.Now())
+	s := statusOf(vipOf(schema.StateActive, "", ""), both(true, true, stranger))
 	if s.Addresses[0].ConflictMAC != "" || s.Addresses[1].ConflictMAC != "02:00:00:00:00:66" {
 		t.Errorf("got %+v", s.Addresses)
 	}
-	s = statusOf(vipOf(schema.StateStandby, "", ""), probes(schema.False, schema.True), nil, time.Now())
+	s = statusOf(vipOf(schema.StateStandby, "", ""), probes(schema.False, schema.True))
 	if s.Addresses[0].ConflictMAC != "02:00:00:00:00:66" || s.Addresses[1].ConflictMAC != "" {
 		t.Errorf("got %+v", s.Addresses)
-	}
-}
-
-func TestAnUnchangedReportHasTheSameTimes(t *testing.T) {
-	vip, states := vipOf(schema.StateActive, "", ""), both(true, true, "")
-	first := statusOf(vip, states, nil, time.Now())
-	second := statusOf(vip, states, first.Conditions, time.Now().Add(time.Hour))
-	if diff := cmp.Diff(first, second, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
-		t.Errorf("(-first +second):\n%s", diff)
 	}
 }

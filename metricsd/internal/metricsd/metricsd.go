@@ -16,8 +16,8 @@ import (
 	"github.com/vipod/vipod/shared/daemon"
 	"github.com/vipod/vipod/shared/metrics"
 	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/report"
 	"github.com/vipod/vipod/shared/sock"
-	"github.com/vipod/vipod/shared/statefile"
 	"github.com/vipod/vipod/shared/trigger"
 )
 
@@ -33,7 +33,7 @@ func (o *Options) Run(ctx context.Context, env *daemon.Env) error {
 	if err != nil {
 		return err
 	}
-	writer, err := statefile.NewWriter(ownership.Dir(env.StateDir, ownership.Metricsd), statefile.Instance(boot))
+	reports, err := report.New(env.Log, env.StateDir, ownership.Metricsd, boot)
 	if err != nil {
 		return err
 	}
@@ -43,8 +43,8 @@ func (o *Options) Run(ctx context.Context, env *daemon.Env) error {
 	}
 	g := newGatherer(env, boot)
 	r := &reconciler{
-		log: env.Log, gatherer: g, writer: writer, options: o,
-		changed: trigger.New(), settings: trigger.New(), now: time.Now,
+		log: env.Log, gatherer: g, reports: reports, options: o,
+		changed: trigger.New(), settings: trigger.New(),
 	}
 	r.server = web.NewServer(env.Log, web.Handler(env.Log, g), r.setListening)
 	tasks := r.tasks(env.StateDir)

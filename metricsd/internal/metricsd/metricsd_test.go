@@ -102,7 +102,7 @@ func eventually(t *testing.T, complaint func() string) {
 	t.Fatal(last)
 }
 
-func report(p *podtest.Pod) schema.Daemon {
+func selfReport(p *podtest.Pod) schema.Daemon {
 	// Its owner is whoever runs the test.
 	data, err := os.ReadFile(filepath.Join(ownership.Dir(p.Dir, ownership.Metricsd), "daemon.json"))
 	if err != nil {
@@ -118,7 +118,7 @@ func report(p *podtest.Pod) schema.Daemon {
 func awaitListening(t *testing.T, p *podtest.Pod, status schema.ConditionStatus, reason string) {
 	t.Helper()
 	eventually(t, func() string {
-		c, _ := schema.FindCondition(report(p).Conditions, conditionListening)
+		c, _ := schema.FindCondition(selfReport(p).Conditions, conditionListening)
 		if c.Status != status || c.Reason != reason {
 			return "condition " + string(c.Status) + " " + c.Reason + ", want " + string(status) + " " + reason
 		}
@@ -161,7 +161,7 @@ func TestEndpointOpensWhereTheNodeSaysAndFollowsIt(t *testing.T) {
 		t.Error("answers although it is off")
 	}
 	eventually(t, func() string {
-		if report(p).Observed != node.Seen() {
+		if selfReport(p).Observed != node.Seen() {
 			return "the report is not about the last settings"
 		}
 		return ""
@@ -223,7 +223,7 @@ func TestSocketAnswersForThePod(t *testing.T) {
 		t.Errorf("status: %+v", r)
 	}
 	eventually(t, func() string {
-		if c, _ := schema.FindCondition(report(p).Conditions, schema.ConditionDocuments); c.Status != schema.False {
+		if c, _ := schema.FindCondition(selfReport(p).Conditions, schema.ConditionDocuments); c.Status != schema.False {
 			return "the unreadable document is not reported"
 		}
 		return ""

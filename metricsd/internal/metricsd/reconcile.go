@@ -3,7 +3,6 @@ package metricsd
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/vipod/vipod/shared/daemon"
 	"github.com/vipod/vipod/shared/intent"
 	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/report"
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/shared/statefile"
 	"github.com/vipod/vipod/shared/trigger"
@@ -26,17 +26,15 @@ type reconciler struct {
 	log      *slog.Logger
 	gatherer *gather.Gatherer
 	server   *web.Server
-	writer   *statefile.Writer
+	reports  *report.Reporter
 	options  *Options
-	now      func() time.Time
 	// changed is about VIPs, settings about everything else: elector renews
 	// its grant each second in the directory of its settings, which is no
 	// reason to read all VIPs.
 	changed, settings *trigger.Trigger
 
-	mu         sync.Mutex
-	listening  web.State
-	conditions []schema.Condition
+	mu        sync.Mutex
+	listening web.State
 }
 
 // tasks returns the parts of the daemon that follow the state directory.
@@ -67,6 +65,8 @@ func (r *reconciler) tasks(stateDir string) []daemon.Task {
 
 func (r *reconciler) run(ctx context.Context, ready func()) error {
 	problems := intent.Problems{}
+	retry := time.NewTimer(0)
+	defer retry.Stop()
 	r.changed.Fire()
 	for {
 		select {
@@ -75,27 +75,33 @@ func (r *reconciler) run(ctx context.Context, ready func()) error {
 		case <-r.changed.C():
 			problems = r.gatherer.Look().Problems
 		case <-r.settings.C():
+		case <-retry.C:
 		}
-		if err := r.pass(problems); err != nil {
-			r.log.Warn("cannot report", "err", err) // the resync tries again
+		r.pass(problems)
+		if wait, ok := r.reports.Finish(); !ok {
+			retry.Reset(wait)
 		}
 		ready()
 	}
 }
 
 // pass follows the settings and writes the report.
-func (r *reconciler) pass(problems intent.Problems) error {
+func (r *reconciler) pass(problems intent.Problems) {
 	node := r.gatherer.Reader.Node()
 	address, known := r.address(node)
 	if known {
 		r.server.Listen(address)
 	}
-	doc := schema.Daemon{Name: ownership.Metricsd, Conditions: r.report(known, problems)}
+	r.mu.Lock()
+	state := r.listening
+	r.mu.Unlock()
+	doc := schema.Daemon{Conditions: []schema.Condition{
+		report.Ready(true, nil), listening(state, known), problems.Condition(),
+	}}
 	if node != nil {
 		doc.Observed = node.Seen()
 	}
-	_, err := r.writer.Write("daemon", &doc)
-	return err
+	r.reports.Daemon(doc)
 }
 
 // address returns where to listen. Before elector has said so once nothing is
@@ -116,20 +122,6 @@ func (r *reconciler) setListening(s web.State) {
 	r.listening = s
 	r.mu.Unlock()
 	r.settings.Fire()
-}
-
-func (r *reconciler) report(known bool, problems intent.Problems) []schema.Condition {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.now()
-	for _, c := range []schema.Condition{
-		{Type: schema.ConditionReady, Status: schema.True, Reason: "Running"},
-		listening(r.listening, known),
-		problems.Condition(),
-	} {
-		r.conditions = schema.SetCondition(r.conditions, c, now)
-	}
-	return slices.Clone(r.conditions)
 }
 
 func listening(s web.State, known bool) schema.Condition {

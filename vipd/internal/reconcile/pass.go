@@ -44,10 +44,14 @@ func (r *Reconciler) pass() {
 		r.backoff.Reset()
 	}
 	r.passErr = err
-	if err := r.reportAll(time.Now()); err != nil || len(r.failed) > 0 {
+	if len(r.failed) > 0 {
 		r.soon(time.Now().Add(r.retry.Failed()))
 	} else {
 		r.retry.Reset()
+	}
+	r.reportAll()
+	if retry, ok := r.report.Finish(); !ok {
+		r.soon(time.Now().Add(retry))
 	}
 	r.lastPass = time.Now()
 	r.Metrics.pass(r.lastPass.Sub(start), err)
@@ -78,7 +82,7 @@ func (r *Reconciler) tryPass(start time.Time) error {
 	}
 	r.actual = actual
 	// Others wait for news of links, not for the rest of the pass.
-	r.report.links(r.linkReport())
+	r.reportLinks()
 	if r.docs.Node == nil {
 		return nil // absent is not empty
 	}
@@ -264,6 +268,5 @@ func (r *Reconciler) CleanUp() error {
 	if err := r.converge(schema.Grants{}); err != nil {
 		return err
 	}
-	r.docs.VIPs = nil
-	return r.reportAll(time.Now())
+	return r.report.CleanUp()
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/vipod/vipod/shared/bootclock"
 	"github.com/vipod/vipod/shared/intent"
 	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/report"
 	"github.com/vipod/vipod/shared/schema"
-	"github.com/vipod/vipod/shared/statefile"
 	"github.com/vipod/vipod/shared/trigger"
 	"github.com/vipod/vipod/vipd/internal/kernel"
 	"github.com/vipod/vipod/vipd/internal/links"
@@ -70,7 +70,7 @@ type Reconciler struct {
 	actual   plan.Actual   // as of the last pass, with what it did
 	desired  plan.Desired
 	links    *links.Tracker
-	report   *reporter
+	report   *report.Reporter
 	lastPass time.Time
 	next     time.Time // when the last pass wanted another one
 	passErr  error
@@ -79,16 +79,14 @@ type Reconciler struct {
 	// the reports that this node is silent.
 	acted   bool
 	backoff trigger.Backoff // of passes
-	retry   trigger.Backoff // of single addresses and of reports
+	retry   trigger.Backoff // of single addresses
 	wake    *time.Timer
 	failed  map[netip.Addr]error // operations on addresses in the last pass
 }
 
-// New returns a Reconciler whose status documents are written under the given
-// instance name.
+// New returns a Reconciler that has looked at nothing yet.
 func New(c Config) (*Reconciler, error) {
-	own := ownership.Dir(c.StateDir, ownership.Vipd)
-	report, err := newReporter(c.Log, own, statefile.Instance(c.Boot))
+	reports, err := report.New(c.Log, c.StateDir, ownership.Vipd, c.Boot)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +97,7 @@ func New(c Config) (*Reconciler, error) {
 		reader:  intent.NewReader(c.Log, c.StateDir, c.Boot),
 		given:   schema.Grants{},
 		links:   links.New(),
-		report:  report,
+		report:  reports,
 		backoff: trigger.Backoff{Min: 20 * time.Millisecond, Max: 5 * time.Second},
 		retry:   trigger.Backoff{Min: 100 * time.Millisecond, Max: 10 * time.Second},
 		wake:    time.NewTimer(0),

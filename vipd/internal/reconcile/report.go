@@ -1,183 +1,66 @@
 package reconcile
 
 import (
-	"errors"
 	"fmt"
-	"log/slog"
+	"maps"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
-	"time"
 
-	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/report"
 	"github.com/vipod/vipod/shared/schema"
-	"github.com/vipod/vipod/shared/statefile"
 	"github.com/vipod/vipod/vipd/internal/plan"
 )
 
-// reporter writes status documents. It remembers what it wrote, so that
-// conditions keep their times, and which documents there are.
-type reporter struct {
-	log    *slog.Logger
-	self   *statefile.Writer
-	vips   *statefile.Writer
-	daemon schema.Daemon
-	files  map[string]file
-	failed string // last error, to log each once
-}
-
-// file is one status document that is on disk.
-type file struct {
-	conditions []schema.Condition
-	// addresses are those that the file lists.
-	addresses []netip.Addr
-	// facts are what the file says, as far as a pass can change it.
-	facts facts
-}
-
-// facts are equal when two passes would write the same.
-type facts struct {
-	observed   schema.Observed
-	conditions string
-	present    string
-}
-
-func newReporter(log *slog.Logger, dir, instance string) (*reporter, error) {
-	self, err := statefile.NewWriter(dir, instance)
-	if err != nil {
-		return nil, err
+// reportAll writes the report about the daemon and, after a pass that acted on
+// the documents, about every VIP: until then the last reports stay true.
+func (r *Reconciler) reportAll() {
+	r.report.Daemon(schema.Daemon{
+		Observed: r.docs.Seen(), Links: r.linkReport(),
+		Conditions: []schema.Condition{report.Ready(r.docs.Node != nil, r.passErr), r.docs.Problems.Condition()},
+	})
+	if !r.acted {
+		return
 	}
-	vips, err := statefile.NewWriter(filepath.Join(dir, "vips"), instance)
-	if err != nil {
-		return nil, err
+	verdicts := plan.Judge(r.desired, r.actual)
+	left := plan.Leftovers(r.desired, r.actual)
+	snap := &Snapshot{Fence: r.fence}
+	for _, key := range slices.Sorted(maps.Keys(r.docs.VIPs)) {
+		vip := r.docs.VIPs[key]
+		r.reportVIP(vip, verdicts, left)
+		snap.VIPs = append(snap.VIPs, r.row(vip, verdicts))
 	}
-	p := &reporter{log: log, self: self, vips: vips, files: map[string]file{}}
-	p.daemon.Name = ownership.Vipd
-	return p, p.adopt(filepath.Join(dir, "vips"))
+	r.removeReports(left)
+	r.Metrics.count(verdicts)
+	r.snapshot.Store(snap)
 }
 
-// adopt takes over the reports of an earlier process, which say whose the
-// addresses are that it left in the kernel. One that cannot be read is
-// written anew or removed like any other.
-func (p *reporter) adopt(dir string) error {
-	docs, _, err := statefile.NewSet[schema.Status](dir, os.Geteuid()).Load()
-	if err != nil {
-		return err
-	}
-	for _, name := range p.vips.Names() {
-		f := file{conditions: docs[name].Conditions}
-		for _, a := range docs[name].Addresses {
-			f.addresses = append(f.addresses, a.IP)
-		}
-		p.files[name] = f
-	}
-	return nil
-}
-
-// links reports the links when they differ from those reported last.
-func (p *reporter) links(list []schema.Link) {
-	if len(p.daemon.Conditions) == 0 {
-		return // the first report is made at the end of the first pass
-	}
-	p.daemon.Links = list
-	_ = p.writeDaemon() // again at the end of the pass
-}
-
-func (p *reporter) writeDaemon() error {
-	doc := p.daemon
-	doc.Conditions = slices.Clone(doc.Conditions)
-	_, err := p.self.Write("daemon", &doc)
-	return err
-}
-
-// note logs a failure to write once; what the kernel does is not held up by
-// a full disk.
-func (p *reporter) note(err error) {
-	switch {
-	case err != nil && p.failed != err.Error():
-		p.log.Error("cannot write status", "err", err)
-		p.failed = err.Error()
-	case err == nil && p.failed != "":
-		p.failed = ""
+// reportLinks reports the links in the midst of a pass, for whom others wait.
+func (r *Reconciler) reportLinks() {
+	if d := r.report.Self(); len(d.Conditions) > 0 { // the first report is made at the end of the first pass
+		d.Links = r.linkReport()
+		r.report.Daemon(d)
 	}
 }
 
-// reportAll writes the status of the daemon and, after a pass that acted on
-// the documents, of every VIP: until then the last reports stay true.
-func (r *Reconciler) reportAll(now time.Time) error {
-	errs := []error{r.reportDaemon(now)}
-	if r.acted {
-		verdicts := plan.Judge(r.desired, r.actual)
-		left := plan.Leftovers(r.desired, r.actual)
-		snap := &Snapshot{Fence: r.fence}
-		for _, key := range sortedKeys(r.docs.VIPs) {
-			vip := r.docs.VIPs[key]
-			errs = append(errs, r.reportVIP(vip, verdicts, left, now))
-			snap.VIPs = append(snap.VIPs, r.row(vip, verdicts))
-		}
-		errs = append(errs, r.removeReports(left))
-		r.Metrics.count(verdicts)
-		r.snapshot.Store(snap)
-	}
-	err := errors.Join(errs...)
-	r.report.note(err)
-	return err
-}
-
-func (r *Reconciler) reportVIP(vip schema.VIP, verdicts map[netip.Addr]plan.Verdict, left map[netip.Addr]string, now time.Time) error {
-	f := r.report.files[vip.Key]
-	status := schema.Status{Key: vip.Key, Observed: vip.Seen()}
-	conditions := r.conditions(vip, verdicts)
+func (r *Reconciler) reportVIP(vip schema.VIP, verdicts map[netip.Addr]plan.Verdict, left map[netip.Addr]string) {
+	s := schema.Status{Key: vip.Key, Observed: vip.Seen(), Conditions: r.conditions(vip, verdicts)}
 	for _, a := range vip.Addresses {
 		v := verdicts[a.IP]
 		link := a.Interface
 		if v.Link != "" {
 			link = v.Link
 		}
-		status.Addresses = append(status.Addresses, schema.AddressStatus{IP: a.IP, Interface: link, Present: v.Present})
+		s.Addresses = append(s.Addresses, schema.AddressStatus{IP: a.IP, Interface: link, Present: v.Present})
 	}
 	// What the document does not name any more is listed until it is gone.
-	for _, ip := range f.addresses {
-		link, still := left[ip]
-		if still && !slices.ContainsFunc(vip.Addresses, func(a schema.Address) bool { return a.IP == ip }) {
-			status.Addresses = append(status.Addresses, schema.AddressStatus{IP: ip, Interface: link, Present: true})
+	last, _ := r.report.Last(vip.Key)
+	for _, a := range last.Addresses {
+		link, still := left[a.IP]
+		if still && !slices.ContainsFunc(vip.Addresses, func(b schema.Address) bool { return a.IP == b.IP }) {
+			s.Addresses = append(s.Addresses, schema.AddressStatus{IP: a.IP, Interface: link, Present: true})
 		}
 	}
-	current := factsOf(status, conditions)
-	if f.facts == current {
-		return nil // most of thousands, on most passes
-	}
-	f.addresses = nil
-	for _, a := range status.Addresses {
-		f.addresses = append(f.addresses, a.IP)
-	}
-	for _, c := range conditions {
-		f.conditions = schema.SetCondition(f.conditions, c, now)
-	}
-	status.Conditions = slices.Clone(f.conditions)
-	_, err := r.report.vips.Write(vip.Key, &status)
-	if f.facts = current; err != nil {
-		f.facts = facts{} // to be written by the next pass
-	}
-	r.report.files[vip.Key] = f
-	return err
-}
-
-func factsOf(s schema.Status, conditions []schema.Condition) facts {
-	var text, present strings.Builder
-	for _, c := range conditions {
-		text.WriteString(string(c.Status) + " " + c.Reason + " " + c.Message + "\n")
-	}
-	for _, a := range s.Addresses {
-		present.WriteString(a.IP.String() + " " + a.Interface)
-		if a.Present {
-			present.WriteString("+")
-		}
-		present.WriteString("\n")
-	}
-	return facts{observed: s.Observed, conditions: text.String(), present: present.String()}
+	r.report.VIP(s)
 }
 
 // conditions says how a VIP stands.
@@ -241,36 +124,14 @@ func (r *Reconciler) explain(a schema.Address, v plan.Verdict) string {
 
 // removeReports removes the status of VIPs that have no document any more
 // and of which nothing is left in the kernel.
-func (r *Reconciler) removeReports(left map[netip.Addr]string) error {
-	var errs []error
-	for name, f := range r.report.files {
-		if _, ok := r.docs.VIPs[name]; ok {
+func (r *Reconciler) removeReports(left map[netip.Addr]string) {
+	for _, key := range r.report.Keys() {
+		if _, ok := r.docs.VIPs[key]; ok {
 			continue
 		}
-		if slices.ContainsFunc(f.addresses, func(ip netip.Addr) bool { return left[ip] != "" }) {
-			continue
+		last, _ := r.report.Last(key)
+		if !slices.ContainsFunc(last.Addresses, func(a schema.AddressStatus) bool { return left[a.IP] != "" }) {
+			r.report.Remove(key)
 		}
-		if err := r.report.vips.Remove(name); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		delete(r.report.files, name)
 	}
-	return errors.Join(errs...)
-}
-
-func (r *Reconciler) reportDaemon(now time.Time) error {
-	d := &r.report.daemon
-	ready := schema.Condition{Type: schema.ConditionReady, Status: schema.True, Reason: "Working"}
-	switch {
-	case r.docs.Node == nil:
-		ready.Status, ready.Reason, ready.Message = schema.Unknown, "NoIntent", "there is no node document of elector yet"
-	case r.passErr != nil:
-		ready.Status, ready.Reason, ready.Message = schema.False, "PassFailed", r.passErr.Error()
-	}
-	d.Observed = r.docs.Seen()
-	d.Conditions = schema.SetCondition(d.Conditions, ready, now)
-	d.Conditions = schema.SetCondition(d.Conditions, r.docs.Problems.Condition(), now)
-	d.Links = r.linkReport()
-	return r.report.writeDaemon()
 }

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -96,5 +95,3 @@ func (m *Metrics) count(verdicts map[netip.Addr]plan.Verdict) {
 		m.addresses.WithLabelValues(state).Set(float64(n[state]))
 	}
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

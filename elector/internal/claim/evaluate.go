@@ -78,7 +78,7 @@ func (m *Machine) place(now time.Duration, g Group) {
 	for _, ip := range g.Addresses {
 		if a := m.addrs[ip]; !a.claimed() {
 			a.Ownership = Ownership{Phase: Claiming}
-			a.after, a.decided = m.update.version, now
+			a.after, a.decided = m.update.newest, now
 			m.update.changed(now)
 		}
 	}
@@ -238,5 +238,5 @@ func (m *Machine) proven(now time.Duration, g Group) bool {
 // ours until a moment ago, or a probe found nobody.
 func (m *Machine) known(now time.Duration, ip netip.Addr, a *address) bool {
 	return a.claimed() || a.Phase == Released || m.view.recent(now, ip) ||
-		a.probed != 0 && now-a.probed < proven
+		a.probed != 0 && now-a.probed < Proven
 }

@@ -40,9 +40,10 @@ type flaws struct {
 // address is one address that this node is concerned with.
 type address struct {
 	Ownership
-	// after is the newest version of our Lease when the address was added to
-	// our claims: an older event that holds the address is of an earlier
-	// claim, which may have been released since.
+	// after is the newest version that our Lease ever had when the address was
+	// added to our claims: an older event that holds the address is of an
+	// earlier claim, which may have been released since, or of a Lease that was
+	// deleted since.
 	after uint64
 	// decided is when this node decided to claim the address.
 	decided time.Duration

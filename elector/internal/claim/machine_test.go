@@ -312,6 +312,34 @@ func TestEditedLeaseMakesTheAddressSilentBeforeItIsClaimedAgain(t *testing.T) {
 	b.is(ip1, Claiming)
 }
 
+// The Lease was deleted, made anew, and an address released from it. Of all
+// that the watch tells late: the deletion must not make the claim of the Lease
+// in between look like the one that is made now.
+func TestLateEventsOfADeletedLeaseAreOfAnEarlierClaim(t *testing.T) {
+	b := newBench(t)
+	b.own(ip1)
+	b.m.Rebase(b.now, 0) // deleted, as an update found out
+	b.pass(spacing)
+	u, _ := b.m.Next(b.now)
+	if len(u.Claims) != 1 {
+		t.Fatalf("claims %v", u.Claims)
+	}
+	again := b.version + 2
+	b.m.Committed(b.now, again)
+	b.m.Silent(b.now, ip1)
+	b.want(false, ip1)
+	b.pass(spacing)
+	if _, ok := b.m.Next(b.now); !ok {
+		t.Fatal("no update is due")
+	}
+	b.m.Committed(b.now, again+1)
+	b.m.Forget(b.now, "n1")
+	b.want(true, ip1)
+	b.is(ip1, Claiming)
+	b.m.Observe(b.now, Lease{Node: "n1", Version: again, Duration: 5 * second, Ready: true, Claims: u.Claims})
+	b.is(ip1, Claiming)
+}
+
 func TestSuspendedNodeLetsItsGrantEnd(t *testing.T) {
 	b := newBench(t)
 	b.own(ip1)

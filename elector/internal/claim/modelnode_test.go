@@ -97,28 +97,14 @@ func (n *modelNode) start() {
 	n.ledger = intent.NewLedger()
 	n.listed, n.known, n.planned = false, false, false
 	n.state.writeNode(false)
-	held := map[netip.Addr]claim.Ownership{}
+	docs := map[string]schema.VIP{}
 	for key, doc := range n.state.docs {
 		n.ledger.Found(key, doc)
-		o := claim.Ownership{Phase: claim.Draining, Epoch: 1}
-		switch doc.State {
-		case schema.StateActive:
-			o.Phase = claim.Owned
-		case schema.StateDraining:
-		default:
-			continue
-		}
-		if key == schema.ControlPlaneKey {
-			n.lock.Resume(n.clock(), o, n.state.grants[1])
-			continue
-		}
-		for _, a := range doc.Addresses {
-			if held[a.IP].Phase != claim.Owned {
-				held[a.IP] = o
-			}
-		}
+		docs[key] = *doc
 	}
+	held, lock := intent.Held(docs)
 	n.machine.Resume(n.clock(), held, n.state.grants[0])
+	n.lock.Resume(n.clock(), lock, n.state.grants[1])
 	n.m.after(n.m.delay(500*ms, 3*time.Second, .2), func() { n.relist() })
 	life := n.life
 	n.m.after(n.m.delay(500*ms, 8*time.Second, .3), func() {

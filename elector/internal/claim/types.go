@@ -37,12 +37,13 @@ const (
 	spacing = 50 * time.Millisecond
 	// remembered is how long an address that had an owner needs no probe.
 	remembered = time.Minute
-	// proven is how long the result of a probe holds.
-	proven = 10 * time.Second
 	// retryMin is the first waiting time after an update that failed; it
 	// doubles up to Timing.Renew.
 	retryMin = 100 * time.Millisecond
 )
+
+// Proven is how long the result of a probe holds.
+const Proven = 10 * time.Second
 
 // Lease is a node's Lease as the watch delivers it.
 type Lease struct {

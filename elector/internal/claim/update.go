@@ -10,6 +10,7 @@ import (
 // based on the newest version that is known.
 type updater struct {
 	version uint64 // newest known version of our Lease, 0 when there is none
+	newest  uint64 // newest version that it ever had
 
 	flight  bool
 	sent    time.Duration // when the last update was sent
@@ -30,6 +31,7 @@ func (u *updater) know(version uint64) {
 	if version == 0 || version > u.version {
 		u.version = version
 	}
+	u.newest = max(u.newest, version)
 }
 
 func (u *updater) changed(now time.Duration) {

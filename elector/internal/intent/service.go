@@ -80,6 +80,32 @@ func Withdrawn(before schema.VIP) *schema.VIP {
 	return &before
 }
 
+// Held returns what this node may still hold in its Leases by what an earlier
+// process's documents say. A withdrawn address is held, too: vipd may not have
+// answered yet.
+func Held(docs map[string]schema.VIP) (node map[netip.Addr]claim.Ownership, lock claim.Ownership) {
+	node = map[netip.Addr]claim.Ownership{}
+	for _, doc := range docs {
+		o := claim.Ownership{Phase: claim.Draining, Epoch: Epoch(doc)}
+		switch doc.State {
+		case schema.StateActive:
+			o.Phase = claim.Owned
+		case schema.StateStandby:
+			continue
+		}
+		if doc.Grant == schema.GrantControlPlane {
+			lock = o
+			continue
+		}
+		for _, a := range doc.Addresses {
+			if node[a.IP].Phase != claim.Owned { // one address may have several documents
+				node[a.IP] = o
+			}
+		}
+	}
+	return node, lock
+}
+
 // Resumed returns what becomes of an earlier process's document as long as
 // there is no plan: itself while this node owns all of its addresses, a mute
 // one while it owns some, and a withdrawn one when it owns none.

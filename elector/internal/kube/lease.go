@@ -29,7 +29,8 @@ func LeaseName(node string) string { return leasePrefix + node }
 type NodeLease struct {
 	claim.Lease
 	Renewed time.Time
-	// Problem says why the Lease could not be read; it claims nothing then.
+	// Problem says why the Lease could not be read. It is not ready then, and
+	// claims what it claimed when it was last readable.
 	Problem error
 }
 

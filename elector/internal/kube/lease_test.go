@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/vipod/vipod/elector/internal/claim"
@@ -63,7 +65,7 @@ func TestNodeLeaseAsItIsWritten(t *testing.T) {
 	}
 }
 
-func TestLeaseThatCannotBeReadClaimsNothing(t *testing.T) {
+func TestLeaseThatCannotBeReadIsNotReady(t *testing.T) {
 	valid := func() *coordinationv1.Lease {
 		l, err := encodeLease("kube-system", testIdentity, claim.Update{Base: 7, Ready: true, Claims: ips("203.0.113.10")}, time.Now())
 		if err != nil {
@@ -100,6 +102,42 @@ func TestLeaseThatCannotBeReadClaimsNothing(t *testing.T) {
 				t.Errorf("claims %v, ready %t", got.Claims, got.Ready)
 			}
 		})
+	}
+}
+
+func TestSpoiltLeaseClaimsWhatItClaimedBefore(t *testing.T) {
+	to := make(chan LeaseEvent, 10)
+	s := &leaseSink{ctx: t.Context(), log: slog.New(slog.DiscardHandler), to: to, readable: map[string]NodeLease{}}
+	l, err := encodeLease("kube-system", testIdentity, claim.Update{Base: 7, Ready: true, Claims: ips("203.0.113.10")}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := func(want ...netip.Addr) {
+		t.Helper()
+		e := <-to
+		if diff := cmp.Diff(want, e.Leases[0].Claims, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+			t.Errorf("claims (-want +got):\n%s", diff)
+		}
+		if e.Leases[0].Duration != 5*time.Second {
+			t.Errorf("lasts %v", e.Leases[0].Duration)
+		}
+	}
+	s.relisted([]runtime.Object{l})
+	claims(ips("203.0.113.10")...)
+	spoilt := l.DeepCopy()
+	spoilt.ResourceVersion, spoilt.Annotations[AnnotationVIPs] = "8", "{"
+	s.changed(spoilt)
+	claims(ips("203.0.113.10")...)
+	spoilt = spoilt.DeepCopy()
+	spoilt.ResourceVersion, spoilt.Spec.LeaseDurationSeconds = "9", nil
+	s.relisted([]runtime.Object{spoilt})
+	claims(ips("203.0.113.10")...)
+	s.relisted(nil)
+	<-to
+	spoilt.ResourceVersion = "10"
+	s.changed(spoilt)
+	if e := <-to; len(e.Leases[0].Claims) != 0 {
+		t.Errorf("a Lease that was gone claims %v", e.Leases[0].Claims)
 	}
 }
 

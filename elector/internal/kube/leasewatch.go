@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -31,7 +32,7 @@ type LeaseEvent struct {
 func (c *Client) WatchLeases(ctx context.Context, namespace string, stall time.Duration, to chan<- LeaseEvent) {
 	s := c.leaseSource(namespace, stall)
 	s.labels = labelManagedBy + "=" + managedBy
-	s.run(ctx, &leaseSink{ctx: ctx, log: c.log, to: to})
+	s.run(ctx, &leaseSink{ctx: ctx, log: c.log, to: to, readable: map[string]NodeLease{}})
 }
 
 func (c *Client) leaseSource(namespace string, stall time.Duration) *source {
@@ -45,6 +46,9 @@ type leaseSink struct {
 	ctx context.Context
 	log *slog.Logger
 	to  chan<- LeaseEvent
+	// readable are the nodes' Leases as they could last be read: the holder of
+	// one that was spoilt knows nothing of it, and goes on.
+	readable map[string]NodeLease
 }
 
 func (s *leaseSink) send(e LeaseEvent) {
@@ -61,8 +65,13 @@ func (s *leaseSink) decode(o runtime.Object) (NodeLease, bool) {
 		return NodeLease{}, false
 	}
 	lease, ok := decodeLease(l)
-	if ok && lease.Problem != nil {
-		s.log.Warn("Lease cannot be read and claims nothing", "lease", l.Name, "err", lease.Problem)
+	switch {
+	case ok && lease.Problem != nil:
+		s.log.Warn("Lease cannot be read: what it claimed before counts", "lease", l.Name, "err", lease.Problem)
+		last := s.readable[lease.Node]
+		lease.Claims, lease.Duration = last.Claims, max(lease.Duration, last.Duration)
+	case ok:
+		s.readable[lease.Node] = lease
 	}
 	// Without a version the Lease has no place in the order.
 	return lease, ok && lease.Version != 0
@@ -70,11 +79,14 @@ func (s *leaseSink) decode(o runtime.Object) (NodeLease, bool) {
 
 func (s *leaseSink) relisted(objects []runtime.Object) {
 	e := LeaseEvent{Relist: true}
+	listed := map[string]bool{}
 	for _, o := range objects {
 		if l, ok := s.decode(o); ok {
+			listed[l.Node] = true
 			e.Leases = append(e.Leases, l)
 		}
 	}
+	maps.DeleteFunc(s.readable, func(node string, _ NodeLease) bool { return !listed[node] })
 	s.send(e)
 }
 
@@ -87,6 +99,7 @@ func (s *leaseSink) changed(o runtime.Object) {
 func (s *leaseSink) deleted(o runtime.Object) {
 	// Unreadable or not, it is gone.
 	if l, ok := s.decode(o); ok {
+		delete(s.readable, l.Node)
 		s.send(LeaseEvent{Deleted: true, Leases: []NodeLease{l}})
 	}
 }

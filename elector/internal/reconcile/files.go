@@ -47,6 +47,9 @@ func (r *Reconciler) writeDocuments() error {
 		errs = append(errs, err)
 	}
 	for _, doc := range put {
+		if doc.State == schema.StateStandby && r.probeAgain[doc.Key] {
+			errs = append(errs, r.book.Drop(doc.Key)) // the same again is another document then
+		}
 		changed, err := r.book.Put(doc)
 		if changed {
 			r.Log.Info("document", "key", doc.Key, "state", doc.State, "epoch", doc.Epoch, "addresses", prefixes(doc.Addresses))

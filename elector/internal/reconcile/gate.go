@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -79,8 +80,11 @@ type gate struct {
 	// patience is for how long it may be silent or behind: a daemon that is
 	// restarted must not move a VIP.
 	patience time.Duration
-	// current is when it last had applied the newest node document.
-	current time.Duration
+	// behind is since when its report is not about the newest node document
+	// or says that it does not do its work, 0 while it is well.
+	behind time.Duration
+	// reported: its report was well once.
+	reported bool
 	// proven: it could be relied on once.
 	proven bool
 }
@@ -88,7 +92,7 @@ type gate struct {
 // trust takes the daemon for well as of now, after a restart of elector alone.
 func (g *gate) trust(now time.Duration) {
 	g.pulse.last.Store(int64(now))
-	g.current, g.proven = now, true
+	g.behind, g.reported, g.proven = 0, true, true
 }
 
 // open says whether the daemon can be relied on, why not, and until when the
@@ -97,23 +101,36 @@ func (g *gate) open(now time.Duration, on bool, report schema.Daemon, node schem
 	if !on {
 		return false, g.daemon + " is switched off on this node", never
 	}
-	if report.Observed == node {
-		g.current = now
+	switch well := report.Observed == node && works(report); {
+	case well:
+		g.behind, g.reported = 0, true
+	case g.behind == 0:
+		g.behind = now
 	}
-	alive := g.pulse.until(g.patience)
+	until = g.pulse.until(g.patience)
 	switch {
-	case now >= alive:
+	case now >= until:
 		return false, g.daemon + " does not answer: " + g.pulse.why(), never
-	case g.current == 0 || now-g.current >= g.patience:
-		return false, g.daemon + " has not applied the current settings", never
+	case !g.reported || g.behind != 0 && now-g.behind >= g.patience:
+		return false, g.complaint(report, node), never
+	case g.behind != 0:
+		until = min(until, g.behind+g.patience)
 	}
 	g.proven = true
-	until = alive
-	if report.Observed != node {
-		until = min(until, g.current+g.patience)
-	}
 	return true, "", until
 }
+
+// complaint says what is wrong with a report.
+func (g *gate) complaint(report schema.Daemon, node schema.Observed) string {
+	if report.Observed != node {
+		return g.daemon + " has not applied the current settings"
+	}
+	c, _ := schema.FindCondition(report.Conditions, schema.ConditionReady)
+	return strings.TrimSuffix(g.daemon+" does not do its work: "+c.Message, ": ")
+}
+
+// works says whether a daemon says of itself that it does its work.
+func works(d schema.Daemon) bool { return schema.IsTrue(d.Conditions, schema.ConditionReady) }
 
 // newGates returns the gates of vipd and arpd. vipd's is the shorter one:
 // without it nobody mutes an address, so that the Lease has to run out, which

@@ -37,6 +37,30 @@ func TestVipdDownLetsTheLeaseRunOut(t *testing.T) {
 	}
 }
 
+func TestVipdWhosePassesFailLosesTheNodeItsVIPs(t *testing.T) {
+	c := newTestCluster(t, 2, nil)
+	c.loadBalancer("web", "203.0.113.10", "n1")
+	node := c.served(t, "web", "203.0.113.10")
+	n := c.nodes[node]
+	n.vipdBad.Store(true)
+	time.Sleep(testRenew)
+	n.vipdBad.Store(false)
+	time.Sleep(testDuration + testRenew)
+	if o := c.wire.owners("203.0.113.10"); len(o) != 1 {
+		t.Errorf("a short failure moved the address: %v", o)
+	}
+	n.vipdBad.Store(true)
+	eventually(t, patience, "moved", func() bool { o := c.wire.owner("203.0.113.10"); return o != "" && o != node })
+}
+
+func TestArpdWhosePassesFailDrainsTheNode(t *testing.T) {
+	c := newTestCluster(t, 2, nil)
+	c.loadBalancer("web", "203.0.113.10", "n1")
+	node := c.served(t, "web", "203.0.113.10")
+	c.nodes[node].arpdBad.Store(true)
+	eventually(t, patience, "moved", func() bool { o := c.wire.owner("203.0.113.10"); return o != "" && o != node })
+}
+
 func TestVipdRestartMovesNothing(t *testing.T) {
 	c := newTestCluster(t, 2, nil)
 	c.loadBalancer("web", "203.0.113.10", "n1")

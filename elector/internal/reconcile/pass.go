@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -160,9 +159,6 @@ func (r *Reconciler) acknowledge(now time.Duration) {
 	}
 }
 
-// works says whether a daemon says of itself that it does its work.
-func works(d schema.Daemon) bool { return schema.IsTrue(d.Conditions, schema.ConditionReady) }
-
 // clearDoubt ends the wait of a process that could not read everything that an
 // earlier one left: vipd has gone through complete documents, and what they
 // do not want is gone.
@@ -187,36 +183,4 @@ func (r *Reconciler) wait(now time.Duration, wait bool) {
 func (r *Reconciler) swept() bool {
 	d := r.reports.vipdDaemon
 	return r.synced && d.Observed == r.book.Node() && works(d)
-}
-
-// takeProbes tells the machine for which addresses arpd found nobody.
-func (r *Reconciler) takeProbes(now time.Duration) {
-	for _, key := range slices.Sorted(maps.Keys(r.book.VIPs())) {
-		doc := r.book.VIP(key)
-		if doc.State != schema.StateStandby {
-			continue
-		}
-		report, ok := r.reports.arpd[key]
-		if !ok || report.Observed != doc.Seen() {
-			continue
-		}
-		c, ok := schema.FindCondition(report.Conditions, schema.ConditionUnclaimed)
-		if !ok || c.Status == schema.Unknown {
-			continue
-		}
-		for _, a := range doc.Addresses {
-			r.machine.Probed(now, a.IP, c.Status == schema.True || free(report, a.IP))
-		}
-	}
-}
-
-// free says whether a report about a VIP of which some address is taken shows
-// that this one is not.
-func free(report schema.Status, ip addr) bool {
-	named, taken := false, false
-	for _, a := range report.Addresses {
-		named = named || a.ConflictMAC != ""
-		taken = taken || a.IP == ip && a.ConflictMAC != ""
-	}
-	return named && !taken
 }

@@ -72,12 +72,16 @@ func (r *Reconciler) lookAtOrphans(now time.Duration) {
 		return
 	}
 	orphans := map[string]time.Duration{}
+	published := map[string][]corev1.LoadBalancerIngress{}
 	for _, svc := range r.API.Services() {
 		host := svc.Annotations[kube.AnnotationHost]
+		key := schema.Key(svc.Namespace, svc.Name)
+		if ours, ok := r.published[key]; ok && (host != "" || r.wishes[key]) {
+			published[key] = ours
+		}
 		if host == "" {
 			continue
 		}
-		key := schema.Key(svc.Namespace, svc.Name)
 		v := r.byKey[key]
 		if v != nil && r.held(now, v) {
 			continue
@@ -97,7 +101,7 @@ func (r *Reconciler) lookAtOrphans(now time.Duration) {
 		}
 		r.clear(key, svc)
 	}
-	r.orphans = orphans
+	r.orphans, r.published = orphans, published
 }
 
 // orphanTime says whether this node clears what the named one left, and after

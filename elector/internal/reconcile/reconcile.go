@@ -45,11 +45,13 @@ type Reconciler struct {
 
 	planner
 	wished     wish
-	doubt      bool          // what an earlier process left is not known
-	full       map[int]bool  // groups of the plan that no longer fit
-	notReady   string        // why this node cannot serve
-	gateUntil  time.Duration // when the gates must be looked at again
-	synced     bool          // node.json says so
+	probes     map[string]probed
+	probeAgain map[string]bool // standby documents whose answer is too old
+	doubt      bool            // what an earlier process left is not known
+	full       map[int]bool    // groups of the plan that no longer fit
+	notReady   string          // why this node cannot serve
+	gateUntil  time.Duration   // when the gates must be looked at again
+	synced     bool            // node.json says so
 	stopping   stopping
 	lastClaims int // addresses in our Lease as last written
 	retry      trigger.Backoff
@@ -79,8 +81,9 @@ func New(opts Options) (*Reconciler, error) {
 		reports: newReports(opts.StateDir, opts.UID), teller: newTeller(opts),
 		files: trigger.New(), gates: trigger.New(), calls: make(chan func(), 64),
 		leases: map[string]seenLease{}, before: map[netip.Addr]claim.Phase{},
-		retry:  trigger.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second},
-		status: newPublisher(opts), observe: newObserve(),
+		probeAgain: map[string]bool{},
+		retry:      trigger.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second},
+		status:     newPublisher(opts), observe: newObserve(),
 	}
 	r.vipd, r.arpd = newGates(timing.Duration, timing.Renew)
 	if cfg.ControlPlane.Enabled {
@@ -102,45 +105,19 @@ func (r *Reconciler) resume(now time.Duration, previous intent.Previous) {
 		r.wait(now, true)
 		return
 	}
-	held := map[netip.Addr]claim.Ownership{}
-	for _, doc := range previous.VIPs {
-		o, ok := holding(doc)
-		if !ok || doc.Grant != schema.GrantNode {
-			continue
-		}
-		for _, a := range doc.Addresses {
-			if held[a.IP].Phase != claim.Owned { // one address may have several documents
-				held[a.IP] = o
-			}
-		}
-	}
+	held, lock := intent.Held(previous.VIPs)
 	if valid := previous.Grant[schema.GrantNode]; now < valid {
 		r.Log.Info("resuming", "addresses", len(held), "grant", valid-now)
 		r.machine.Resume(now, held, valid)
 		r.vipd.trust(now)
 		r.arpd.trust(now)
 	}
-	doc := previous.VIPs[schema.ControlPlaneKey]
-	o, ok := holding(doc)
-	if valid := previous.Grant[schema.GrantControlPlane]; ok && r.lock != nil && now < valid {
-		r.lock.Resume(now, o, valid)
+	if valid := previous.Grant[schema.GrantControlPlane]; r.lock != nil && lock.Phase != claim.Idle && now < valid {
+		r.lock.Resume(now, lock, valid)
 		r.health.last.Store(int64(now))
 		r.vipd.trust(now)
 		r.arpd.trust(now)
 	}
-}
-
-// holding returns what a document says this node held.
-func holding(doc schema.VIP) (o claim.Ownership, ok bool) {
-	switch o.Epoch = intent.Epoch(doc); doc.State {
-	case schema.StateActive:
-		o.Phase = claim.Owned
-	case schema.StateDraining:
-		o.Phase = claim.Draining
-	default:
-		return o, false
-	}
-	return o, true
 }
 
 // Run works until ctx ends, and then until everything is handed over.

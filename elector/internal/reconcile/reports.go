@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"reflect"
+	"strings"
 
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
@@ -52,21 +53,25 @@ func (r *reports) statuses(log *slog.Logger, set *statefile.Set[schema.Status, *
 		err = nil // not started yet
 	}
 	r.complain(log, daemon, err)
+	for what := range r.complained {
+		if name, ok := strings.CutPrefix(what, daemon+"/vips/"); ok && problems[name] == nil {
+			delete(r.complained, what)
+		}
+	}
 	for name, err := range problems {
-		r.complain(log, daemon+"/"+name, err)
+		r.complain(log, daemon+"/vips/"+name, err)
 	}
 	return docs
 }
 
 func (r *reports) daemon(log *slog.Logger, name string, into *schema.Daemon) {
 	doc, err := statefile.Read[schema.Daemon](filepath.Join(ownership.Dir(r.dir, name), "daemon.json"), r.uid(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	r.complain(log, name+"/daemon", err)
 	if err == nil {
 		*into = doc
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil // not started yet, or gone for good
 	}
+	r.complain(log, name+"/daemon", err)
 }
 
 // complain logs a problem once.

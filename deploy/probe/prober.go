@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,7 +26,13 @@ type Options struct {
 	UDPPort uint16
 	// Every is the time between two questions; 1 ms if zero.
 	Every time.Duration
+	// Silence is from what length on a time without an answer is noted in
+	// Result.Silences; none is if zero.
+	Silence time.Duration
 }
+
+// Silence is a time without an answer.
+type Silence struct{ From, To time.Time }
 
 // Answerer is a machine that answered, by the MAC that its answers came from.
 type Answerer struct {
@@ -40,6 +47,8 @@ type Result struct {
 	// next one; GapStart is when it began.
 	Gap      time.Duration
 	GapStart time.Time
+	// Silences are those of at least Options.Silence, in order.
+	Silences []Silence
 	// Answerers are the machines that answered. More than one is normal only
 	// when the address has moved.
 	Answerers map[MAC]Answerer
@@ -189,7 +198,7 @@ func (p *Prober) receive(at time.Time, frame []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.result.Received++
-	p.result.noteGap(p.last, at)
+	p.noteGap(p.last, at)
 	p.last = at
 	mac := MAC(frame[6:12])
 	a := p.result.Answerers[mac]
@@ -227,6 +236,14 @@ func (p *Prober) isAnswer(packet []byte) bool {
 	return proto == protoUDP
 }
 
+// noteGap notes the time between two answers.
+func (p *Prober) noteGap(from, to time.Time) {
+	p.result.noteGap(from, to)
+	if p.opts.Silence > 0 && to.Sub(from) >= p.opts.Silence {
+		p.result.Silences = append(p.result.Silences, Silence{from, to})
+	}
+}
+
 func (r *Result) noteGap(from, to time.Time) {
 	if gap := to.Sub(from); gap > r.Gap {
 		r.Gap, r.GapStart = gap, from
@@ -239,6 +256,7 @@ func (p *Prober) Result() Result {
 	defer p.mu.Unlock()
 	r := p.result
 	r.Answerers = maps.Clone(r.Answerers)
+	r.Silences = slices.Clone(r.Silences)
 	r.noteGap(p.last, time.Now())
 	return r
 }
@@ -254,6 +272,6 @@ func (p *Prober) Stop() Result {
 	unix.Close(p.socket)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.result.noteGap(p.last, ended)
+	p.noteGap(p.last, ended)
 	return p.result
 }

@@ -1,0 +1,92 @@
+package faults
+
+import (
+	"context"
+	"time"
+
+	"github.com/vipod/vipod/shared/ownership"
+)
+
+const (
+	// takeover is within what time of a crash a successor answers: D, and
+	// what a busy machine adds.
+	takeover = LeaseDuration + 300*time.Millisecond
+	// handed is within what time a successor answers where the owner lets go.
+	handed = 2 * time.Second
+	// returns is within what time of the API server's return VIPs answer.
+	returns = time.Second
+)
+
+// stays, moves and back are the usual expectations.
+var (
+	stays = Expectation{Outcome: Stays, Rate: recoverRate}
+	moves = Expectation{Outcome: Moves, Bound: takeover, Hands: 1, Fence: LeaseDuration, Rate: recoverRate}
+	back  = Expectation{Outcome: Back, Bound: returns, Hands: 1, Fence: LeaseDuration, Rate: recoverRate}
+)
+
+// everyNode is what a fault of the API server hits.
+func everyNode(w *World) []string { return w.Nodes() }
+
+// nobody is what a fault hits that must change nothing.
+func nobody(*World) []string { return []string{""} }
+
+// Cases returns every fault, in the order in which they are run.
+func Cases() []Case {
+	var list []Case
+	list = append(list, Case{Name: "nothing", Faulty: nobody, Fault: nothing, Hold: 10 * time.Second,
+		Want: Expectation{Outcome: Stays, Rate: leaseRate}})
+	list = append(list, kills()...)
+	list = append(list, freezes()...)
+	list = append(list, outages()...)
+	list = append(list, cuts()...)
+	return append(list, damages()...)
+}
+
+func nothing(context.Context, *World) error { return nil }
+
+// kills are ends of daemons without a chance.
+func kills() []Case {
+	var list []Case
+	for _, d := range ownership.Table() {
+		list = append(list, Case{Name: "SIGKILL " + d.Name, Want: stays, Settle: LeaseDuration / 2,
+			Fault: func(ctx context.Context, w *World) error { return w.Restart(ctx, w.Owner, d.Name) }})
+	}
+	return append(list,
+		Case{Name: "SIGKILL all", Want: stays, Settle: LeaseDuration,
+			Fault: func(ctx context.Context, w *World) error { return w.Restart(ctx, w.Owner) }},
+		Case{Name: "SIGKILL elector, down for longer than D", Want: moves, Hold: LeaseDuration + 2*time.Second,
+			Fault: func(ctx context.Context, w *World) error { return w.Kill(ctx, w.Owner, ownership.Elector) }},
+		Case{Name: "SIGKILL all, down for longer than D", Want: moves, Hold: LeaseDuration + 2*time.Second,
+			Fault: func(ctx context.Context, w *World) error { return w.Kill(ctx, w.Owner) }},
+		Case{Name: "SIGKILL all, new state directory", Want: Expectation{Outcome: Moves, Bound: takeover, Hands: 1, Rate: recoverRate},
+			Hold: LeaseDuration, Fault: replacePod},
+	)
+}
+
+// replacePod is a pod that was killed and made anew.
+func replacePod(ctx context.Context, w *World) error {
+	if err := w.Kill(ctx, w.Owner); err != nil {
+		return err
+	}
+	if err := w.ResetState(w.Owner); err != nil {
+		return err
+	}
+	return w.Start(ctx, w.Owner)
+}
+
+// freezes are daemons that are stopped in their tracks.
+func freezes() []Case {
+	frozen := func(names ...string) func(context.Context, *World) error {
+		return func(_ context.Context, w *World) error { return w.Pause(w.Owner, names...) }
+	}
+	long := LeaseDuration + 2*time.Second
+	either := Expectation{Outcome: Either, Bound: takeover, Hands: 1, Rate: recoverRate}
+	return []Case{
+		{Name: "SIGSTOP all for 2s", Want: stays, Hold: 2 * time.Second, Fault: frozen()},
+		{Name: "SIGSTOP all for longer than D", Want: moves, Hold: long, Fault: frozen(), Settle: 2 * time.Second},
+		{Name: "SIGSTOP elector for longer than D", Want: moves, Hold: long, Fault: frozen(ownership.Elector), Settle: 2 * time.Second},
+		{Name: "SIGSTOP vipd for longer than D", Want: moves, Hold: long, Fault: frozen(ownership.Vipd), Settle: 2 * time.Second},
+		{Name: "SIGSTOP arpd for longer than D", Want: either, Hold: long, Fault: frozen(ownership.Arpd)},
+		{Name: "SIGSTOP metricsd for longer than D", Want: stays, Hold: long, Fault: frozen(ownership.Metricsd)},
+	}
+}

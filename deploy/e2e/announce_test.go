@@ -22,7 +22,7 @@ const (
 )
 
 func TestE2ETakeOverIsAnnouncedFiveTimes(t *testing.T) {
-	e := begin(t)
+	e := beside(t)
 	vip, name := e.vip(), "announced"
 	var moved time.Time
 	s := e.during(vip, func() {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vipod/vipod/deploy/lab"
+	"github.com/vipod/vipod/deploy/probe"
 )
 
 const (
@@ -31,9 +32,9 @@ func TestE2EAtRestTheAPIServerIsAskedFourTimesASecond(t *testing.T) {
 	if now := e.leases(); !slices.Equal(now, leases) {
 		t.Errorf("Leases before %d Services: %q, after: %q", manyServices, leases, now)
 	}
-	time.Sleep(2 * calm) // Events about what was just done
+	time.Sleep(allRounds) // the first announcements, and Events about what was just done
 	electors, server := e.asked(), e.leaseWrites()
-	time.Sleep(restTime)
+	e.refreshesAreSpread(restTime)
 	told, counted := e.asked()-electors, e.leaseWrites()-server
 	t.Logf("in %v: electors tell of %v requests, the API server of %v writes to Leases", restTime, told, counted)
 	// Every timer may fire once more at the edges of this time.
@@ -43,6 +44,36 @@ func TestE2EAtRestTheAPIServerIsAskedFourTimesASecond(t *testing.T) {
 	// The API server has a Lease of its own, renewed every 10 s.
 	if own := 1 + restTime.Seconds()/10; counted > told+own {
 		t.Errorf("the API server counts %v writes to Leases, of which electors tell only %v", counted, told)
+	}
+}
+
+// refreshesAreSpread watches for d how addresses are announced at rest: each
+// once a minute, and never many at once.
+func (e *env) refreshesAreSpread(d time.Duration) {
+	e.t.Helper()
+	var capture *probe.Capture
+	e.must(e.InNS("client", func() (err error) {
+		capture, err = probe.Listen("eth0")
+		return err
+	}))
+	time.Sleep(d)
+	capture.Close()
+	var refreshes []probe.Frame
+	for _, f := range capture.Frames() {
+		if f.Claims() && f.Unsolicited {
+			refreshes = append(refreshes, f)
+		}
+	}
+	due := 2 * manyServices * d.Seconds() / time.Minute.Seconds()
+	e.t.Logf("%d refreshing frames in %v, about %.0f due", len(refreshes), d, due)
+	if n := float64(len(refreshes)); n < due/3 || n > due*3 {
+		e.t.Errorf("%v refreshing frames in %v, want about %.0f", n, d, due)
+	}
+	for i := range refreshes {
+		const burst = 6 // of three nodes, by chance
+		if i >= burst && refreshes[i].Time.Sub(refreshes[i-burst].Time) < 100*time.Millisecond {
+			e.t.Errorf("%d refreshing frames within 100 ms, the last %s", burst+1, refreshes[i])
+		}
 	}
 }
 

@@ -20,7 +20,7 @@ const (
 )
 
 func TestE2EStrangerIsSeenBeforeAndAfterTheClaim(t *testing.T) {
-	e := begin(t)
+	e := beside(t)
 	mac := e.newStranger()
 	// Before: somebody has one address of each of two Services.
 	taken := e.vips(2)

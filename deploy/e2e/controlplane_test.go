@@ -107,7 +107,7 @@ func TestE2EControlPlaneLeavesANodeWhoseAPIServerDies(t *testing.T) {
 const kubeVIPDuration = 15 * time.Second
 
 func TestE2EControlPlaneOfKubeVIPIsRespectedUntilItExpires(t *testing.T) {
-	e := begin(t)
+	e := beside(t)
 	e.holder("")
 	var written, gone, before time.Time
 	s := e.during(lab.ControlPlaneVIP(), func() {

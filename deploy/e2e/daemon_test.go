@@ -64,8 +64,8 @@ func (e *env) as(name, node string, vars []string, args ...string) (string, erro
 	return out.String(), err
 }
 
-// replaceEnv restarts all daemons of a node with more in their environment,
-// fast enough for nothing to move, and brings the old ones back at the end.
+// restartWith stops a node and starts the named daemons with more in their
+// environment. The node is as before at the end of the test.
 func (e *env) restartWith(node string, vars []string, names ...string) {
 	e.t.Helper()
 	e.stop(node, sigTerm)

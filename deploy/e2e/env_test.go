@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -43,6 +44,14 @@ type env struct {
 }
 
 type daemonOn struct{ node, name string }
+
+// beside starts a test that harms no node and minds no move, so that it can
+// run beside others of that kind.
+func beside(t *testing.T) *env {
+	t.Helper()
+	t.Parallel()
+	return begin(t)
+}
 
 // begin starts a test: all nodes run and are ready.
 func begin(t *testing.T) *env {
@@ -231,19 +240,14 @@ func (e *env) mac(node string) probe.MAC {
 	return mac
 }
 
-// nextVIP is the number of the next address that no test has had lately.
-var nextVIP int
+// nextVIP counts the addresses that tests were given.
+var nextVIP atomic.Int64
 
-// vips returns addresses that are free.
+// vips returns addresses that no test has had lately.
 func (e *env) vips(n int) []lab.Addrs {
-	e.t.Helper()
-	if n > lab.VIPs {
-		e.t.Fatalf("%d addresses: there are %d", n, lab.VIPs)
-	}
 	var list []lab.Addrs
 	for range n {
-		list = append(list, lab.VIP(nextVIP))
-		nextVIP = (nextVIP + 1) % lab.VIPs
+		list = append(list, lab.VIP(int(nextVIP.Add(1)-1)%lab.VIPs))
 	}
 	return list
 }

@@ -17,7 +17,7 @@ import (
 )
 
 func TestE2EClassDecidesWhichServicesAreServed(t *testing.T) {
-	e := begin(t)
+	e := beside(t)
 	vips := e.vips(3)
 	for i, c := range []struct{ name, class string }{
 		{"class-none", ""}, {"class-ours", ourClass}, {"class-other", "example.org/other"},
@@ -35,7 +35,7 @@ func TestE2EClassDecidesWhichServicesAreServed(t *testing.T) {
 }
 
 func TestE2ESharedAddressIsOnOneNodeAndLeavesWithTheLast(t *testing.T) {
-	e := begin(t)
+	e := beside(t)
 	vip := e.vip()
 	share := func(name string, port int32) {
 		e.create(lab.ServiceSpec{Name: name, VIPs: vip.Slice(), Pods: e.allPods(), Ports: []corev1.ServicePort{
@@ -68,7 +68,7 @@ func TestE2ESharedAddressIsOnOneNodeAndLeavesWithTheLast(t *testing.T) {
 }
 
 func TestE2EServicesOfOneLeaseNameLiveOnOneNode(t *testing.T) {
-	e := begin(t)
+	e := beside(t)
 	vips := e.vips(4)
 	owners := map[string]bool{}
 	for i, vip := range vips {
@@ -85,7 +85,7 @@ func TestE2EServicesOfOneLeaseNameLiveOnOneNode(t *testing.T) {
 }
 
 func TestE2ELocalPolicyFollowsTheEndpoints(t *testing.T) {
-	e := begin(t)
+	e := beside(t)
 	vip, name := e.vip(), "local"
 	e.create(lab.ServiceSpec{
 		Name: name, VIPs: vip.Slice(), Pods: []string{"p1"}, Policy: corev1.ServiceExternalTrafficPolicyLocal,
@@ -129,7 +129,7 @@ func TestE2ELocalPolicyFollowsTheEndpoints(t *testing.T) {
 }
 
 func TestE2EReadinessIsReadAsTheAPIDocumentsIt(t *testing.T) {
-	e := begin(t)
+	e := beside(t)
 	vip, name := e.vip(), "readiness"
 	yes, no := true, false
 	service := e.create(lab.ServiceSpec{
@@ -188,7 +188,7 @@ func (e *env) putSlice(service *corev1.Service, node string, conditions discover
 }
 
 func TestE2EClusterPolicyNeedsAnEndpointUnlessAskedOtherwise(t *testing.T) {
-	e := begin(t)
+	e := beside(t)
 	vip, name := e.vip(), "endpointless"
 	e.create(lab.ServiceSpec{Name: name, VIPs: vip.Slice()})
 	e.told(leaseDuration+soon, name, "NoEligibleNode", "no endpoint")

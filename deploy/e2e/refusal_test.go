@@ -16,7 +16,7 @@ import (
 const annotationsMax = 256 * 1024
 
 func TestE2EHostileServicesAreRefusedWithAnEvent(t *testing.T) {
-	e := begin(t)
+	e := beside(t)
 	vip := e.vip()
 	owner := e.served("bystander", vip)
 	node, err := lab.NodeAddrs("n2")
@@ -82,7 +82,7 @@ func thousand() string {
 }
 
 func TestE2EAddressIsFreeForTheNextWhenItsOwnerLeaves(t *testing.T) {
-	e := begin(t)
+	e := beside(t)
 	vip := e.vip()
 	e.served("first", vip)
 	e.create(lab.ServiceSpec{Name: "second", VIPs: vip.Slice(), Pods: e.allPods()})
@@ -94,7 +94,7 @@ func TestE2EAddressIsFreeForTheNextWhenItsOwnerLeaves(t *testing.T) {
 }
 
 func TestE2ESpecLoadBalancerIPIsJudgedToo(t *testing.T) {
-	e := begin(t)
+	e := beside(t)
 	e.create(lab.ServiceSpec{Name: "bad-field", Pods: e.allPods(),
 		Change: func(s *corev1.Service) { s.Spec.LoadBalancerIP = lab.APIAddrs().V4.String() }})
 	e.told(soon, "bad-field", "AddressRefused", "API server")

@@ -49,7 +49,7 @@ func TestE2ESettingsOfANodeAreKubeVIPs(t *testing.T) {
 }
 
 func TestE2EWrongSettingsAreRefusedByName(t *testing.T) {
-	e := begin(t)
+	e := beside(t)
 	file := filepath.Join("/run/vipod-lab", e.Name(), "wrong.yaml")
 	e.must(os.WriteFile(file, []byte("svc_enable: true\nvip_interfase: eth0\n"), 0o644))
 	for _, c := range []struct {
@@ -79,10 +79,10 @@ func TestE2EWrongSettingsAreRefusedByName(t *testing.T) {
 	}
 }
 
-func TestE2ENodeWithoutArpdOwnsNothing(t *testing.T) {
+func TestE2ENodeWithoutArpdOwnsNothingAndWithoutAddressListensNowhere(t *testing.T) {
 	e := begin(t)
 	vips := e.vips(4)
-	e.restartWith("n1", []string{"vipod_components=elector,vipd,metricsd"},
+	e.restartWith("n1", []string{"vipod_components=elector,vipd,metricsd", "prometheus_server="},
 		ownership.Elector, ownership.Vipd, ownership.Metricsd)
 	e.create(lab.ServiceSpec{
 		Name: "only-here", VIPs: vips[0].Slice(), Pods: []string{"p1"}, Policy: corev1.ServiceExternalTrafficPolicyLocal,
@@ -94,6 +94,10 @@ func TestE2ENodeWithoutArpdOwnsNothing(t *testing.T) {
 	}
 	e.told(leaseDuration+soon, "only-here", "NoEligibleNode", "arpd")
 	e.must(firstError(e.nowhere(vips[0].V4), e.unserved("only-here")))
+	if conn, err := e.Dial(e.ctx, "n1", "tcp", "127.0.0.1:2112"); err == nil {
+		conn.Close()
+		t.Error("metricsd listens although its address is empty")
+	}
 	if left := e.tagged("n1"); len(left) > 0 {
 		t.Errorf("the node without arpd has %v", left)
 	}

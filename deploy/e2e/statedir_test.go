@@ -20,20 +20,23 @@ import (
 )
 
 // fill takes all space of a node's state directory and returns what frees it.
+// What becomes free while the daemons work is taken as well.
 func (e *env) fill(node string) (free func()) {
 	e.t.Helper()
 	path := filepath.Join(e.StateDir(node), "ballast")
 	file, err := os.Create(path)
 	e.must(err)
-	for chunk := bytes.Repeat([]byte{1}, 1<<20); len(chunk) > 0; {
-		if _, err := file.Write(chunk); errors.Is(err, unix.ENOSPC) {
-			chunk = chunk[:len(chunk)/2]
-		} else {
-			e.must(err)
+	e.t.Cleanup(func() { _ = file.Close() })
+	for end := time.Now().Add(calm); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for size := 1 << 20; size > 0; {
+			if _, err := file.Write(make([]byte, size)); errors.Is(err, unix.ENOSPC) {
+				size /= 2
+			} else {
+				e.must(err)
+			}
 		}
 	}
-	e.must(file.Close())
-	free = func() { _ = os.Remove(path) } // it may be gone
+	free = func() { _ = os.Remove(path); _ = file.Close() } // or has been
 	e.t.Cleanup(free)
 	return free
 }
@@ -79,7 +82,7 @@ func longestGap(claims []probe.Frame) (gap time.Duration) {
 }
 
 func TestE2EBadDocumentLeavesTheLastGoodOneInForce(t *testing.T) {
-	e := begin(t)
+	e := beside(t)
 	vip, name := e.vip(), "document"
 	owner := e.served(name, vip)
 	removed := e.watchRemovals(owner)

@@ -33,6 +33,7 @@ func TestE2EStoppedNodeHandsOverWithoutLoss(t *testing.T) {
 		t.Logf("all daemons ended after %v", took)
 		successor = e.moved(name, owner)
 	}).changedHands(1).lost(5)
+	e.told(soon, name, "OwnerChanged", successor, owner)
 	for _, seen := range s.seen {
 		gone, claimed := removed.of(seen.IP), seen.ClaimsOf(e.mac(successor), time.Time{})
 		if len(gone) != 1 || len(claimed) == 0 {
@@ -55,6 +56,37 @@ func TestE2EStoppedNodeHandsOverWithoutLoss(t *testing.T) {
 	e.start(owner)
 	e.must(e.AwaitReady(e.ctx, owner))
 	e.holds(calm, "the address does not come back", func() error { return e.only(successor, vip.V4) })
+}
+
+func TestE2EStoppedEverywhereLeavesNothing(t *testing.T) {
+	e := begin(t)
+	vip, name := e.vip(), "uninstalled"
+	e.served(name, vip)
+	for _, node := range e.Nodes() { // all at once
+		e.must(e.SignalDaemons(node, unix.SIGTERM))
+	}
+	for _, node := range e.Nodes() {
+		e.stop(node, unix.SIGTERM)
+		if left := e.tagged(node); len(left) > 0 || e.fenced(node) {
+			t.Errorf("left on %s: addresses %v, tables %q", node, left, e.tables(node))
+		}
+		if claims := e.lease("vipod-" + node).Annotations[annotationClaims]; strings.Contains(claims, vip.V4.String()) {
+			t.Errorf("the Lease of %s still claims: %s", node, claims)
+		}
+	}
+	if holder := e.lease(controlPlane).Spec.HolderIdentity; holder != nil && *holder != "" {
+		t.Errorf("%s still holds the control plane's Lease", *holder)
+	}
+	if err := e.unserved(name); err != nil {
+		t.Errorf("nobody serves the Service any more: %v", err)
+	}
+	for _, node := range e.Nodes() {
+		e.start(node)
+	}
+	e.must(e.AwaitReady(e.ctx, e.Nodes()...))
+	e.owned(name)
+	e.answers(vip.V4, 80)
+	e.answers(vip.V6, 80)
 }
 
 func TestE2EReplacedContainerMovesNothing(t *testing.T) {

@@ -11,6 +11,9 @@ import (
 // settle is how long a watch goes on before and after what it is about.
 const settle = 300 * time.Millisecond
 
+// udpGap is for how long no pod may answer when nothing is wrong.
+const udpGap = time.Second
+
 // sight is what the client saw of some addresses.
 type sight struct {
 	e    *env
@@ -64,14 +67,18 @@ func (s sight) changedHands(most int) sight {
 	return s
 }
 
-// lost fails the test if more questions than that got no answer.
+// lost fails the test if more ICMP questions than that got no answer. The
+// answers to the others depend on the pods' share of the processors as well.
 func (s sight) lost(most int) sight {
 	s.e.t.Helper()
 	for _, seen := range s.seen {
 		s.e.t.Logf("%s: %d of %d ICMP and %d of %d UDP questions lost, longest silence %v", seen.IP,
 			seen.ICMP.Lost(), seen.ICMP.Sent, seen.UDP.Lost(), seen.UDP.Sent, seen.Outage().Round(time.Millisecond))
-		if n := seen.ICMP.Lost() + seen.UDP.Lost(); n > most {
+		if n := seen.ICMP.Lost(); n > most {
 			s.e.t.Errorf("%s: %d questions lost, want at most %d", seen.IP, n, most)
+		}
+		if gap := seen.UDP.Gap; gap > udpGap {
+			s.e.t.Errorf("%s: no pod answered for %v, want at most %v", seen.IP, gap, udpGap)
 		}
 	}
 	return s

@@ -214,8 +214,9 @@ func TestPodStopsAndStartsAsTheDaemonsExpect(t *testing.T) {
 			t.Errorf("priorityClassName is %q", pod.PriorityClassName)
 		}
 		for _, c := range pod.Containers {
-			want := []string{"/" + c.Name, "healthz"}
-			for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
+			// A rolling update goes on when the daemon does its work.
+			for question, p := range map[string]*corev1.Probe{"healthz": c.LivenessProbe, "readyz": c.ReadinessProbe} {
+				want := []string{"/" + c.Name, question}
 				if p == nil || p.Exec == nil || !slices.Equal(p.Exec.Command, want) {
 					t.Errorf("a probe of %s does not run %v", c.Name, want)
 				} else if p.TimeoutSeconds <= 5 { // the daemon's own limit

@@ -26,12 +26,10 @@ type Env struct {
 	Log      *slog.Logger
 	StateDir string
 	Stdout   io.Writer
-	// Args are the arguments behind the common flags.
-	Args []string
 }
 
 // Program describes a daemon's binary. Its subcommands are run (the default),
-// status, check, healthz, prepare and version.
+// status, check, healthz, readyz, prepare and version.
 type Program struct {
 	Name string
 	// Flags adds the daemon's own flags; may be nil.
@@ -98,15 +96,16 @@ func (p *Program) command(args []string, getenv func(string) string, stdout, std
 		return p.check(env)
 	case "status":
 		return p.status(env, *output)
-	case "healthz":
-		return p.healthz(env)
+	case "healthz", "readyz":
+		_, err := p.ask(env, "/"+name)
+		return err
 	case "prepare":
 		return Prepare(env.StateDir, p.Name)
 	case "version":
 		_, err := fmt.Fprintln(stdout, version.String())
 		return err
 	}
-	return fmt.Errorf("%w: unknown command %q (run, status, check, healthz, prepare, version)", errUsage, name)
+	return fmt.Errorf("%w: unknown command %q (run, status, check, healthz, readyz, prepare, version)", errUsage, name)
 }
 
 func orDefault(s, or string) string {
@@ -167,9 +166,7 @@ func (p *Program) status(env *Env, output string) error {
 	if output != "table" && output != "json" {
 		return fmt.Errorf("%w: -o %q is not table or json", errUsage, output)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
-	defer cancel()
-	answer, err := sock.NewClient(env.StateDir, p.Name).Get(ctx, "/status")
+	answer, err := p.ask(env, "/status")
 	if err != nil {
 		return err
 	}
@@ -184,9 +181,9 @@ func (p *Program) status(env *Env, output string) error {
 	return err
 }
 
-func (p *Program) healthz(env *Env) error {
+// ask asks the running daemon.
+func (p *Program) ask(env *Env, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
-	_, err := sock.NewClient(env.StateDir, p.Name).Get(ctx, "/healthz")
-	return err
+	return sock.NewClient(env.StateDir, p.Name).Get(ctx, path)
 }

@@ -138,7 +138,7 @@ func TestCommandLinesThatMakeNoSense(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"fly"}, `unknown command "fly" (run, status, check, healthz, prepare, version)`},
+		{[]string{"fly"}, `unknown command "fly" (run, status, check, healthz, readyz, prepare, version)`},
 		{[]string{"run", "now"}, `unexpected argument "now"`},
 		{[]string{"-what"}, "flag provided but not defined: -what"},
 		{[]string{"-log-level", "loud"}, "-log-level"},
@@ -165,7 +165,7 @@ func TestStatusAndHealthAskTheDaemon(t *testing.T) {
 
 	healthy, status := http.StatusOK, `{"a":1}`
 	serve(t, dir, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/healthz" {
+		if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" {
 			w.WriteHeader(healthy)
 			return
 		}
@@ -174,8 +174,10 @@ func TestStatusAndHealthAskTheDaemon(t *testing.T) {
 	command(t, p, dir, "status").expect(t, 0, "table of {\"a\":1}\n", "")
 	command(t, p, dir, "status", "-o", "json").expect(t, 0, "{\n  \"a\": 1\n}\n", "")
 	command(t, p, dir, "healthz").expect(t, 0, "", "")
+	command(t, p, dir, "readyz").expect(t, 0, "", "")
 	healthy, status = http.StatusServiceUnavailable, "{"
 	command(t, p, dir, "healthz").expect(t, 1, "", "503")
+	command(t, p, dir, "readyz").expect(t, 1, "", "503")
 	command(t, p, dir, "status", "-o", "json").expect(t, 1, "", "reading status")
 }
 

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,16 +17,8 @@ import (
 	"github.com/vipod/vipod/shared/metrics"
 	"github.com/vipod/vipod/shared/netsafe"
 	"github.com/vipod/vipod/shared/ownership"
-	"github.com/vipod/vipod/shared/sock"
-	"github.com/vipod/vipod/shared/statefile"
+	"github.com/vipod/vipod/shared/pulse"
 	"github.com/vipod/vipod/shared/trigger"
-)
-
-// Resync is how often, at random between the two, everything is read anew
-// without an event.
-const (
-	resyncLow  = 30 * time.Second
-	resyncHigh = 60 * time.Second
 )
 
 // Host is the machine that the daemon runs on.
@@ -62,19 +52,7 @@ func RunOn(ctx context.Context, env *daemon.Env, host Host) error {
 	if err != nil {
 		return err
 	}
-	work, stop := context.WithCancel(context.Background())
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- daemon.RunTasks(work, env.Log, d.tasks...) }()
-	leave := daemon.Keep
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-		leave = daemon.AwaitStop(context.WithoutCancel(ctx), env.Log, env.StateDir)
-	}
-	stop()
-	err = <-ended
+	leave, err := daemon.RunUntilReleased(ctx, env, d.tasks...)
 	if leave == daemon.CleanUp {
 		err = errors.Join(err, d.reporter.CleanUp())
 	}
@@ -103,52 +81,28 @@ func build(env *daemon.Env, host Host) (*parts, error) {
 	}
 	p := &parts{engine: e, reconciler: rec, reporter: rep}
 	p.tasks = []daemon.Task{
-		daemon.TaskFunc("announcing", always(e.Run)),
-		daemon.TaskFunc("planning", rec.Run),
-		daemon.TaskFunc("reporting", always(rep.Run)),
-		daemon.TaskFunc("kernel watch", always(func(ctx context.Context) error {
-			return host.Subscribe(ctx, rec.Changed.Fire)
-		})),
-		daemon.TaskFunc("intent watch", always(func(ctx context.Context) error {
-			return watch(ctx, env.Log, env.StateDir, rec)
-		})),
-		daemon.TaskFunc("resync", always(func(ctx context.Context) error {
-			rec.Changed.Resync(ctx, resyncLow, resyncHigh)
-			return nil
-		})),
+		daemon.TaskFunc("planning loop", rec.Run),
+		daemon.TaskFunc("sending loop", loop(e.Run)),
+		daemon.TaskFunc("reporting loop", loop(rep.Run)),
+		daemon.Follow("watch of addresses", rec.Changed.Fire, host.Subscribe),
+		daemon.Watch(env.Log, "watch of the grant", rec.Renewed.Fire, ownership.Dir(env.StateDir, ownership.Elector)),
+		daemon.Watch(env.Log, "watch of VIPs", rec.Changed.Fire, ownership.VIPs(env.StateDir, ownership.Elector)),
+		daemon.Resync(rec.Changed),
 	}
 	ready := daemon.Readiness(p.tasks...)
-	p.tasks = append(p.tasks, daemon.TaskFunc("socket", always(func(ctx context.Context) error {
-		l, err := sock.Listen(env.StateDir, ownership.Arpd)
-		if err != nil {
-			return err
-		}
-		return sock.Serve(ctx, l, p.handler(ready, metrics.Handler(registry)))
+	p.tasks = append(p.tasks, daemon.Socket(env.StateDir, ownership.Arpd, daemon.Handler(daemon.Answers{
+		Healthy: func(ctx context.Context) error { return pulse.Check(ctx, rec.Pulse, e.Pulse, rep.Pulse) },
+		Ready:   func() error { return errors.Join(ready(), rec.Result().Err) },
+		Status:  func(context.Context) (any, error) { return p.report(bootclock.Now()), nil },
+		Metrics: metrics.Handler(registry),
 	})))
 	return p, nil
 }
 
-// always makes a task's function of one that is ready from the start.
-func always(run func(context.Context) error) func(context.Context, func()) error {
+// loop makes a task's function of one that is ready from the start.
+func loop(run func(context.Context) error) func(context.Context, func()) error {
 	return func(ctx context.Context, ready func()) error {
 		ready()
 		return run(ctx)
 	}
-}
-
-// watch wakes the planning loop: for node.json and grant.json, which change
-// with every renewal of the grant, only to read those two.
-func watch(ctx context.Context, log *slog.Logger, stateDir string, r *reconcile.Reconciler) error {
-	both, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 2)
-	for dir, fire := range map[string]func(){
-		ownership.Dir(stateDir, ownership.Elector):  r.Granted.Fire,
-		ownership.VIPs(stateDir, ownership.Elector): r.Changed.Fire,
-	} {
-		go func() { ended <- statefile.Watch(both, log, fire, dir) }()
-	}
-	err := <-ended
-	stop()
-	return errors.Join(err, <-ended)
 }

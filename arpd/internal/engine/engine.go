@@ -15,8 +15,8 @@ import (
 	"github.com/vipod/vipod/arpd/internal/frame"
 	"github.com/vipod/vipod/arpd/internal/link"
 	"github.com/vipod/vipod/arpd/internal/plan"
-	"github.com/vipod/vipod/arpd/internal/pulse"
 	"github.com/vipod/vipod/arpd/internal/schedule"
+	"github.com/vipod/vipod/shared/pulse"
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/shared/trigger"
 )
@@ -32,8 +32,9 @@ type Engine struct {
 	now     func() time.Duration
 	changed func()
 	metrics *metrics
-	pulse   *pulse.Pulse
 	wake    *trigger.Trigger
+	// Pulse asks the sending loop whether it lives.
+	Pulse *pulse.Pulse
 
 	mu       sync.Mutex
 	schedule *schedule.Schedule
@@ -50,7 +51,7 @@ type openPort struct {
 func New(network link.Network, now func() time.Duration, changed func(), r prometheus.Registerer) *Engine {
 	e := &Engine{
 		network: network, now: now, changed: changed, metrics: newMetrics(r),
-		pulse: pulse.New("sending loop"), wake: trigger.New(), ports: map[plan.Port]openPort{},
+		Pulse: pulse.New("sending loop"), wake: trigger.New(), ports: map[plan.Port]openPort{},
 	}
 	e.schedule = schedule.New(now(), func() time.Duration { return rand.N(schedule.ProbeStart + 1) })
 	r.MustRegister(e)
@@ -74,7 +75,7 @@ type Settings struct {
 // Set makes p the plan. Once it returned, no frame of an address that is not
 // in p is sent. The error is about sockets that could not be opened; what
 // needs them is tried again with the next Set.
-func (e *Engine) Set(p plan.Plan, s Settings) error {
+func (e *Engine) Set(p plan.Output, s Settings) error {
 	wanted := p.Ports
 	opened, err := e.open(wanted)
 	e.mu.Lock()
@@ -159,9 +160,6 @@ func (e *Engine) States() schedule.States {
 	return e.schedule.States()
 }
 
-// Check returns an error if the sending loop is stuck.
-func (e *Engine) Check(ctx context.Context) error { return e.pulse.Check(ctx) }
-
 // Run sends until ctx ends, and closes all ports then.
 func (e *Engine) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
@@ -172,7 +170,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			return e.close()
 		case <-e.wake.C():
 		case <-timer.C:
-		case <-e.pulse.C():
+		case <-e.Pulse.C():
 		}
 		if wait, ok := e.step(); ok {
 			timer.Reset(wait)

@@ -64,7 +64,7 @@ func run(t *testing.T, test func(b *bench)) {
 	})
 }
 
-func (b *bench) set(p plan.Plan) {
+func (b *bench) set(p plan.Output) {
 	b.t.Helper()
 	p.Ports = map[plan.Port]frame.Hardware{}
 	for _, t := range p.Announce {
@@ -83,8 +83,8 @@ func (b *bench) set(p plan.Plan) {
 	}
 }
 
-func announce(ips ...netip.Addr) plan.Plan {
-	var p plan.Plan
+func announce(ips ...netip.Addr) plan.Output {
+	var p plan.Output
 	for _, ip := range ips {
 		p.Announce = append(p.Announce, plan.Target{
 			Key: plan.Key{Link: linkIndex, IP: ip}, Interface: "lan0", Hardware: hardware, Grants: plan.Grants{Node: true},
@@ -93,8 +93,8 @@ func announce(ips ...netip.Addr) plan.Plan {
 	return p
 }
 
-func probe(generation int64, ips ...netip.Addr) plan.Plan {
-	var p plan.Plan
+func probe(generation int64, ips ...netip.Addr) plan.Output {
+	var p plan.Output
 	for _, ip := range ips {
 		p.Probe = append(p.Probe, plan.Probe{
 			Key: plan.Key{Link: linkIndex, IP: ip}, Document: "default.web", Interface: "lan0", Hardware: hardware,
@@ -240,7 +240,7 @@ func TestALostAddressIsSilentAtOnce(t *testing.T) {
 	run(t, func(b *bench) {
 		b.set(announce(thousand()...))
 		after(50 * time.Millisecond) // in the middle of the burst
-		b.set(plan.Plan{})
+		b.set(plan.Output{})
 		before := len(b.segment.Sent())
 		after(10 * time.Minute)
 		if got := len(b.segment.Sent()) - before; got != 0 {
@@ -569,14 +569,14 @@ func TestALoopThatIsStuckIsUnhealthy(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- e.Run(ctx) }()
-	if err := e.Check(ctx); err != nil {
+	if err := e.Pulse.Check(ctx); err != nil {
 		t.Error(err)
 	}
 	e.mu.Lock() // as a hanging send would
-	_ = e.Check(ctx)
+	_ = e.Pulse.Check(ctx)
 	soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	if err := e.Check(soon); err == nil {
+	if err := e.Pulse.Check(soon); err == nil {
 		t.Error("a stuck loop is called healthy")
 	}
 	e.mu.Unlock()

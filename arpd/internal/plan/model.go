@@ -3,9 +3,10 @@
 // clock, no I/O; the same input in any order gives the same plan.
 //
 // An address is announced when every sentence holds: a document that is
-// active wants it announced by the protocol of its family; the document's
-// grant is valid; no document that shares the address is draining; the link
-// is there and up; the kernel has the address on it, marked as ours.
+// active wants it announced by the protocol of its family; the grants of all
+// active documents that share the address are held; no document that shares it
+// is draining; the link is there and up; the kernel has the address on it,
+// marked as ours.
 package plan
 
 import (
@@ -55,13 +56,17 @@ type Target struct {
 	// Epochs are those of the documents, joined. When they change the address
 	// has been elsewhere in between and must be announced anew.
 	Epochs string
-	// Grants holds those by which the address may be announced; any one of
-	// them suffices.
+	// Grants are those without any of which the address may not be announced.
 	Grants Grants
 }
 
 // Grants is a set of grants.
-type Grants struct{ Node, ControlPlane, None bool }
+type Grants struct{ Node, ControlPlane bool }
+
+// Held says whether all grants of the set are held.
+func (g Grants) Held(held func(schema.GrantName) bool) bool {
+	return (!g.Node || held(schema.GrantNode)) && (!g.ControlPlane || held(schema.GrantControlPlane))
+}
 
 // Probe is an address of a standby document that may be in use by a stranger.
 type Probe struct {
@@ -110,9 +115,9 @@ type Port struct {
 	Protocol uint16
 }
 
-// Plan is what to announce and to probe, in a fixed order, and for every
+// Output is what to announce and to probe, in a fixed order, and for every
 // document why or why not.
-type Plan struct {
+type Output struct {
 	Announce []Target
 	Probe    []Probe
 	VIPs     []VIP

@@ -10,13 +10,14 @@ import (
 	"github.com/vipod/vipod/shared/schema"
 )
 
-// Make returns the plan for the input.
-func Make(in Input) Plan {
+// Plan returns what to do for the input.
+func Plan(in Input) Output {
 	m := maker{
 		in:       in,
 		links:    map[string]Link{},
 		present:  map[Key]bool{},
 		draining: map[Key]bool{},
+		needed:   map[Key]Grants{},
 		targets:  map[Key]*Target{},
 		ports:    map[Port]frame.Hardware{},
 	}
@@ -30,9 +31,9 @@ func Make(in Input) Plan {
 	}
 	names := slices.Sorted(maps.Keys(in.VIPs))
 	for _, name := range names {
-		m.noteDraining(in.VIPs[name])
+		m.noteShared(in.VIPs[name])
 	}
-	var p Plan
+	var p Output
 	for _, name := range names {
 		p.VIPs = append(p.VIPs, m.vip(in.VIPs[name]))
 	}
@@ -53,17 +54,26 @@ type maker struct {
 	links    map[string]Link
 	present  map[Key]bool
 	draining map[Key]bool
+	needed   map[Key]Grants // by all documents of an address
 	targets  map[Key]*Target
 	probes   []Probe
 	ports    map[Port]frame.Hardware
 }
 
-func (m *maker) noteDraining(v schema.VIP) {
-	if v.State != schema.StateDraining {
-		return
-	}
+// noteShared notes what a document says about addresses that others have too:
+// one that is mute for one is mute for all, and every grant is needed.
+func (m *maker) noteShared(v schema.VIP) {
 	for _, a := range v.Addresses {
-		m.draining[Key{Link: m.links[a.Interface].Index, IP: a.IP}] = true
+		key := Key{Link: m.links[a.Interface].Index, IP: a.IP}
+		switch v.State {
+		case schema.StateDraining:
+			m.draining[key] = true
+		case schema.StateActive:
+			g := m.needed[key]
+			g.Node = g.Node || v.Grant == schema.GrantNode
+			g.ControlPlane = g.ControlPlane || v.Grant == schema.GrantControlPlane
+			m.needed[key] = g
+		}
 	}
 }
 
@@ -100,7 +110,7 @@ func (m *maker) whyNotAnnounced(v schema.VIP, link Link, found bool, key Key) Re
 	switch {
 	case m.draining[key]:
 		return Shared
-	case v.Grant != schema.GrantNone && !m.in.Grants[v.Grant]:
+	case !m.needed[key].Held(func(g schema.GrantName) bool { return m.in.Grants[g] }):
 		return NoGrant
 	case !m.present[key]:
 		return NotPresent
@@ -130,18 +140,10 @@ func whyNotSent(v schema.VIP, link Link, found bool, ip netip.Addr) Reason {
 func (m *maker) announce(v schema.VIP, link Link, key Key) {
 	t := m.targets[key]
 	if t == nil {
-		t = &Target{Key: key, Interface: link.Name, Hardware: link.Hardware}
+		t = &Target{Key: key, Interface: link.Name, Hardware: link.Hardware, Grants: m.needed[key]}
 		m.targets[key] = t
 	}
 	t.Epochs += v.Key + "=" + v.Epoch + " "
-	switch v.Grant {
-	case schema.GrantNode:
-		t.Grants.Node = true
-	case schema.GrantControlPlane:
-		t.Grants.ControlPlane = true
-	default:
-		t.Grants.None = true
-	}
 }
 
 // listen opens the port for an address before its first frame is due.

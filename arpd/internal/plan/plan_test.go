@@ -52,7 +52,7 @@ func with(in Input, change func(v *schema.VIP)) Input {
 	return in
 }
 
-func announced(p Plan) []netip.Addr {
+func announced(p Output) []netip.Addr {
 	var out []netip.Addr
 	for _, t := range p.Announce {
 		out = append(out, t.IP)
@@ -116,7 +116,7 @@ func TestOnlyWhatIsActiveGrantedPresentAndReachableIsAnnounced(t *testing.T) {
 		"link without address": {links(func(l *Link) { l.Hardware = frame.Hardware{Type: unix.ARPHRD_LOOPBACK} }), nil, NoHardware},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := Make(c.in)
+			p := Plan(c.in)
 			if diff := cmp.Diff(c.want, announced(p), addrs); diff != "" {
 				t.Errorf("announced (-want +got):\n%s", diff)
 			}
@@ -133,26 +133,44 @@ func TestOnlyWhatIsActiveGrantedPresentAndReachableIsAnnounced(t *testing.T) {
 func TestAnAddressOfTwoDocumentsIsOneTarget(t *testing.T) {
 	in := good()
 	in.VIPs["default.web2"] = vip("default.web2", schema.StateActive, schema.GrantNone, ip4)
-	p := Make(in)
+	in.VIPs["default.web3"] = vip("default.web3", schema.StateActive, schema.GrantControlPlane, ip4)
+	in.Grants[schema.GrantControlPlane] = true
+	p := Plan(in)
 	if got := len(p.Announce); got != 2 {
 		t.Fatalf("%d targets, want one for each address", got)
 	}
-	if want := (Grants{Node: true, None: true}); p.Announce[0].Grants != want {
-		t.Errorf("grants %+v, want %+v", p.Announce[0].Grants, want)
+	for i, want := range []Grants{{Node: true, ControlPlane: true}, {Node: true}} {
+		if got := p.Announce[i].Grants; got != want {
+			t.Errorf("%s: grants %+v, want %+v", p.Announce[i].IP, got, want)
+		}
+	}
+}
+
+func TestAnAddressOfTwoDocumentsNeedsTheGrantsOfBoth(t *testing.T) {
+	in := good()
+	in.VIPs["default.web2"] = vip("default.web2", schema.StateActive, schema.GrantControlPlane, ip4)
+	p := Plan(in)
+	if diff := cmp.Diff([]netip.Addr{ip6}, announced(p), addrs); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, v := range p.VIPs {
+		if got := v.Addresses[0].Reason; got != NoGrant {
+			t.Errorf("%s: reason %q, want %q", v.Key, got, NoGrant)
+		}
 	}
 }
 
 func TestADrainingDocumentSilencesAnAddressThatOthersShare(t *testing.T) {
 	in := good()
 	in.VIPs["default.web2"] = vip("default.web2", schema.StateDraining, schema.GrantNode, ip4)
-	if diff := cmp.Diff([]netip.Addr{ip6}, announced(Make(in)), addrs); diff != "" {
+	if diff := cmp.Diff([]netip.Addr{ip6}, announced(Plan(in)), addrs); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 func TestANewEpochIsAnotherTarget(t *testing.T) {
-	before := Make(good()).Announce[0]
-	after := Make(with(good(), func(v *schema.VIP) { v.Epoch = "6" })).Announce[0]
+	before := Plan(good()).Announce[0]
+	after := Plan(with(good(), func(v *schema.VIP) { v.Epoch = "6" })).Announce[0]
 	if before == after {
 		t.Error("the address would not be announced anew after it was elsewhere")
 	}
@@ -161,7 +179,7 @@ func TestANewEpochIsAnotherTarget(t *testing.T) {
 func TestStandbyIsProbedWithoutGrantOrAddress(t *testing.T) {
 	in := with(good(), func(v *schema.VIP) { v.State = schema.StateStandby })
 	in.Grants, in.Present = nil, nil
-	p := Make(in)
+	p := Plan(in)
 	if len(p.Announce) != 0 || len(p.Probe) != 2 {
 		t.Fatalf("announce %v, probe %v", p.Announce, p.Probe)
 	}
@@ -174,10 +192,10 @@ func TestStandbyIsProbedWithoutGrantOrAddress(t *testing.T) {
 func TestThePortOfAnActiveAddressIsOpenBeforeTheAddressIsThere(t *testing.T) {
 	in := good()
 	in.Present, in.Grants = nil, nil
-	if got := len(Make(in).Ports); got != 2 {
+	if got := len(Plan(in).Ports); got != 2 {
 		t.Errorf("%d ports, want one for each family", got)
 	}
-	if got := Make(with(good(), func(v *schema.VIP) { v.State = schema.StateWithdrawn })).Ports; len(got) != 0 {
+	if got := Plan(with(good(), func(v *schema.VIP) { v.State = schema.StateWithdrawn })).Ports; len(got) != 0 {
 		t.Errorf("ports %v for nothing", got)
 	}
 }
@@ -190,7 +208,7 @@ func FuzzMake(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		in := random(rng)
-		p := Make(in)
+		p := Plan(in)
 		for _, a := range p.Announce {
 			if !justified(in, a) {
 				t.Errorf("announces %s without every reason: %+v", a.IP, in)
@@ -198,7 +216,7 @@ func FuzzMake(f *testing.F) {
 		}
 		rng.Shuffle(len(in.Links), func(i, j int) { in.Links[i], in.Links[j] = in.Links[j], in.Links[i] })
 		rng.Shuffle(len(in.Present), func(i, j int) { in.Present[i], in.Present[j] = in.Present[j], in.Present[i] })
-		if diff := cmp.Diff(p, Make(in), addrs); diff != "" {
+		if diff := cmp.Diff(p, Plan(in), addrs); diff != "" {
 			t.Errorf("order of the input matters (-first +second):\n%s", diff)
 		}
 	})
@@ -216,7 +234,10 @@ func justified(in Input, target Target) bool {
 			if v.State == schema.StateDraining || !in.Links[i].Up {
 				return false
 			}
-			active = active || v.State == schema.StateActive && (v.Grant == schema.GrantNone || in.Grants[v.Grant])
+			if v.State == schema.StateActive && v.Grant != schema.GrantNone && !in.Grants[v.Grant] {
+				return false
+			}
+			active = active || v.State == schema.StateActive
 		}
 	}
 	return active && slices.Contains(in.Present, Present{Link: target.Link, IP: target.IP, Protocol: in.Protocol})

@@ -15,9 +15,9 @@ import (
 	"github.com/vipod/vipod/arpd/internal/engine"
 	"github.com/vipod/vipod/arpd/internal/frame"
 	"github.com/vipod/vipod/arpd/internal/plan"
-	"github.com/vipod/vipod/arpd/internal/pulse"
 	"github.com/vipod/vipod/shared/intent"
 	"github.com/vipod/vipod/shared/netsafe"
+	"github.com/vipod/vipod/shared/pulse"
 	"github.com/vipod/vipod/shared/trigger"
 )
 
@@ -29,7 +29,7 @@ type Kernel interface {
 
 // Result is the outcome of a pass.
 type Result struct {
-	Plan plan.Plan
+	Plan plan.Output
 	// Documents are what the pass read.
 	Documents intent.Documents
 	// Err is why the plan could not be made or put in force completely.
@@ -42,15 +42,16 @@ type Reconciler struct {
 	kernel Kernel
 	engine *engine.Engine
 	now    func() time.Duration
-	// Changed wakes the loop for anything, Granted for node.json and
-	// grant.json alone, which are rewritten at every renewal.
-	Changed, Granted *trigger.Trigger
-	report           func()
-	pulse            *pulse.Pulse
-	reader           *intent.Reader
-	docs             intent.Documents
-	backoff          trigger.Backoff
-	lastErr          string
+	// Renewed wakes the loop for node.json and grant.json, which are written at
+	// every renewal, Changed for anything else.
+	Renewed, Changed *trigger.Trigger
+	// Pulse asks the loop whether it lives.
+	Pulse   *pulse.Pulse
+	report  func()
+	reader  *intent.Reader
+	docs    intent.Documents
+	backoff trigger.Backoff
+	lastErr string
 
 	mu     sync.Mutex
 	result Result
@@ -61,14 +62,11 @@ type Reconciler struct {
 func New(log *slog.Logger, stateDir, boot string, k Kernel, e *engine.Engine, now func() time.Duration, report func()) *Reconciler {
 	return &Reconciler{
 		log: log, kernel: k, engine: e, now: now, report: report,
-		Changed: trigger.New(), Granted: trigger.New(), pulse: pulse.New("planning loop"),
+		Renewed: trigger.New(), Changed: trigger.New(), Pulse: pulse.New("planning loop"),
 		reader:  intent.NewReader(log, stateDir, boot),
 		backoff: trigger.Backoff{Min: 50 * time.Millisecond, Max: 10 * time.Second},
 	}
 }
-
-// Check returns an error if the loop is stuck.
-func (r *Reconciler) Check(ctx context.Context) error { return r.pulse.Check(ctx) }
 
 // Result returns the outcome of the last pass.
 func (r *Reconciler) Result() Result {
@@ -87,9 +85,9 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-r.pulse.C():
+		case <-r.Pulse.C():
 			continue
-		case <-r.Granted.C():
+		case <-r.Renewed.C():
 			again = r.grantPass()
 		case <-r.Changed.C():
 			again = r.pass()
@@ -164,14 +162,14 @@ func (r *Reconciler) grantPass() time.Duration {
 	return r.untilGrantEnds()
 }
 
-func (r *Reconciler) plan(now time.Duration) (plan.Plan, []plan.Link, error) {
+func (r *Reconciler) plan(now time.Duration) (plan.Output, []plan.Link, error) {
 	links, err := r.kernel.Links()
 	if err != nil {
-		return plan.Plan{}, nil, err
+		return plan.Output{}, nil, err
 	}
 	addresses, err := r.kernel.Addresses()
 	if err != nil {
-		return plan.Plan{}, nil, err
+		return plan.Output{}, nil, err
 	}
 	in := plan.Input{
 		VIPs: r.docs.VIPs, Grants: r.docs.Grants.Held(now), Protocol: uint8(r.docs.Settings().Protocol),
@@ -184,7 +182,7 @@ func (r *Reconciler) plan(now time.Duration) (plan.Plan, []plan.Link, error) {
 	for _, a := range addresses {
 		in.Present = append(in.Present, plan.Present{Link: a.LinkIndex, IP: a.Prefix.Addr(), Protocol: a.Protocol})
 	}
-	return plan.Make(in), in.Links, nil
+	return plan.Plan(in), in.Links, nil
 }
 
 func (r *Reconciler) settings(links []plan.Link, seen time.Duration) engine.Settings {

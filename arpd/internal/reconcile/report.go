@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/vipod/vipod/arpd/internal/engine"
-	"github.com/vipod/vipod/arpd/internal/pulse"
 	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/pulse"
 	"github.com/vipod/vipod/shared/report"
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/shared/trigger"
@@ -24,8 +24,9 @@ type Reporter struct {
 	engine    *engine.Engine
 	reconcile *Reconciler
 	// Wake makes it look for changes.
-	Wake    *trigger.Trigger
-	pulse   *pulse.Pulse
+	Wake *trigger.Trigger
+	// Pulse asks the loop whether it lives.
+	Pulse   *pulse.Pulse
 	reports *report.Reporter
 	gauge   *prometheus.GaugeVec
 	shown   map[claimed]bool // on the gauge
@@ -44,15 +45,12 @@ func NewReporter(log *slog.Logger, stateDir, boot string, e *engine.Engine, r *R
 	}, []string{"key", "address"})
 	reg.MustRegister(gauge)
 	return &Reporter{
-		log: log, engine: e, reconcile: r, Wake: wake, pulse: pulse.New("reporting loop"), reports: reports, gauge: gauge,
+		log: log, engine: e, reconcile: r, Wake: wake, Pulse: pulse.New("reporting loop"), reports: reports, gauge: gauge,
 	}, nil
 }
 
 // claimed is an address that another host claims.
 type claimed struct{ key, address string }
-
-// Check returns an error if the loop is stuck.
-func (r *Reporter) Check(ctx context.Context) error { return r.pulse.Check(ctx) }
 
 // Run writes until ctx ends.
 func (r *Reporter) Run(ctx context.Context) error {
@@ -62,7 +60,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-r.pulse.C():
+		case <-r.Pulse.C():
 			continue
 		case <-r.Wake.C():
 		case <-retry.C:

@@ -101,7 +101,7 @@ func New(now time.Duration, jitter func() time.Duration) *Schedule {
 // Set makes p the plan. Addresses that are not in it get no further frame;
 // those that are new, or whose link or epoch changed, are announced from the
 // start. seen is when the plan's addresses were looked up.
-func (s *Schedule) Set(p plan.Plan, interval, seen, now time.Duration) {
+func (s *Schedule) Set(p plan.Output, interval, seen, now time.Duration) {
 	s.interval = interval
 	wanted := make(map[plan.Key]bool, len(p.Announce))
 	for _, t := range p.Announce {
@@ -157,9 +157,7 @@ func (s *Schedule) SetGrants(until map[schema.GrantName]time.Duration) { s.grant
 func (s *Schedule) SetOwn(macs map[frame.MAC]bool) { s.own = macs }
 
 func (s *Schedule) granted(g plan.Grants, now time.Duration) bool {
-	return g.None ||
-		g.Node && now < s.grants[schema.GrantNode] ||
-		g.ControlPlane && now < s.grants[schema.GrantControlPlane]
+	return g.Held(func(name schema.GrantName) bool { return now < s.grants[name] })
 }
 
 // TakeChanged says whether a conclusion changed since the last call.

@@ -34,7 +34,7 @@ type random struct {
 	*rand.Rand
 	s        *Schedule
 	now      time.Duration
-	plan     plan.Plan
+	plan     plan.Output
 	grant    time.Duration
 	sent     int
 	defended map[*address]time.Duration
@@ -67,7 +67,7 @@ func (r *random) step() {
 }
 
 func (r *random) replan() {
-	r.plan = plan.Plan{}
+	r.plan = plan.Output{}
 	used := map[plan.Key]bool{}
 	for range r.IntN(6) {
 		k := r.key()

@@ -7,7 +7,8 @@ package metricsd
 
 import (
 	"context"
-	"time"
+	"log/slog"
+	"net/http"
 
 	"github.com/vipod/vipod/metricsd/internal/gather"
 	"github.com/vipod/vipod/metricsd/internal/pod"
@@ -16,15 +17,10 @@ import (
 	"github.com/vipod/vipod/shared/daemon"
 	"github.com/vipod/vipod/shared/metrics"
 	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/pulse"
 	"github.com/vipod/vipod/shared/report"
 	"github.com/vipod/vipod/shared/sock"
 	"github.com/vipod/vipod/shared/trigger"
-)
-
-// Times between two looks that nothing asked for.
-const (
-	resyncLow  = 30 * time.Second
-	resyncHigh = 60 * time.Second
 )
 
 // Run does the daemon's work until ctx ends and the pod lets it go.
@@ -37,30 +33,33 @@ func (o *Options) Run(ctx context.Context, env *daemon.Env) error {
 	if err != nil {
 		return err
 	}
-	listener, err := sock.Listen(env.StateDir, ownership.Metricsd)
-	if err != nil {
-		return err
-	}
 	g := newGatherer(env, boot)
 	r := &reconciler{
 		log: env.Log, gatherer: g, reports: reports, options: o,
-		changed: trigger.New(), settings: trigger.New(),
+		changed: trigger.New(), renewed: trigger.New(), pulse: pulse.New("reconcile loop"),
 	}
 	r.server = web.NewServer(env.Log, web.Handler(env.Log, g), r.setListening)
 	tasks := r.tasks(env.StateDir)
-	handler := socketHandler(env.Log, g, daemon.Readiness(tasks...))
-	tasks = append(tasks, daemon.TaskFunc("socket", func(ctx context.Context, ready func()) error {
-		ready()
-		return sock.Serve(ctx, listener, handler)
-	}))
-	// The pages are wanted most while the pod stops.
-	work, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	context.AfterFunc(ctx, func() {
-		daemon.AwaitStop(work, env.Log, env.StateDir)
-		stop()
+	tasks = append(tasks, daemon.Socket(env.StateDir, ownership.Metricsd, daemon.Handler(daemon.Answers{
+		Healthy: func(ctx context.Context) error { return pulse.Check(ctx, r.pulse) },
+		Ready:   daemon.Readiness(tasks...),
+		Status:  func(ctx context.Context) (any, error) { return g.Report(ctx), nil },
+		Metrics: page(env.Log, g),
+	})))
+	_, err = daemon.RunUntilReleased(ctx, env, tasks...) // the pages are wanted most while the pod stops
+	return err
+}
+
+// page is the page of the whole pod, also where nothing listens on TCP.
+func page(log *slog.Logger, source web.Source) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := source.Page(r.Context())
+		if err != nil {
+			log.Warn("metrics page is not complete", "err", err)
+		}
+		w.Header().Set("Content-Type", gather.ContentType)
+		_, _ = w.Write(text) // a visitor who left
 	})
-	return daemon.RunTasks(work, env.Log, tasks...)
 }
 
 func newGatherer(env *daemon.Env, boot string) *gather.Gatherer {

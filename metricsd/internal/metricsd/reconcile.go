@@ -11,9 +11,9 @@ import (
 	"github.com/vipod/vipod/shared/daemon"
 	"github.com/vipod/vipod/shared/intent"
 	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/pulse"
 	"github.com/vipod/vipod/shared/report"
 	"github.com/vipod/vipod/shared/schema"
-	"github.com/vipod/vipod/shared/statefile"
 	"github.com/vipod/vipod/shared/trigger"
 )
 
@@ -28,10 +28,10 @@ type reconciler struct {
 	server   *web.Server
 	reports  *report.Reporter
 	options  *Options
-	// changed is about VIPs, settings about everything else: elector renews
-	// its grant each second in the directory of its settings, which is no
-	// reason to read all VIPs.
-	changed, settings *trigger.Trigger
+	// renewed wakes it for node.json and grant.json, which are written at every
+	// renewal, changed for anything else.
+	renewed, changed *trigger.Trigger
+	pulse            *pulse.Pulse
 
 	mu        sync.Mutex
 	listening web.State
@@ -39,27 +39,17 @@ type reconciler struct {
 
 // tasks returns the parts of the daemon that follow the state directory.
 func (r *reconciler) tasks(stateDir string) []daemon.Task {
-	watch := func(t *trigger.Trigger, dirs ...string) func(context.Context, func()) error {
-		return func(ctx context.Context, ready func()) error {
-			ready()
-			return statefile.Watch(ctx, r.log, t.Fire, dirs...)
-		}
-	}
 	return []daemon.Task{
-		daemon.TaskFunc("settings watch", watch(r.settings, ownership.Dir(stateDir, ownership.Elector))),
-		daemon.TaskFunc("vip watch", watch(r.changed, ownership.VIPs(stateDir, ownership.Elector),
-			ownership.VIPs(stateDir, ownership.Vipd), ownership.VIPs(stateDir, ownership.Arpd))),
-		daemon.TaskFunc("resync", func(ctx context.Context, ready func()) error {
-			ready()
-			r.changed.Resync(ctx, resyncLow, resyncHigh)
-			return nil
-		}),
+		daemon.TaskFunc("reconcile loop", r.run),
 		daemon.TaskFunc("listener", func(ctx context.Context, ready func()) error {
 			ready()
 			r.server.Run(ctx)
 			return nil
 		}),
-		daemon.TaskFunc("reconciler", r.run),
+		daemon.Watch(r.log, "watch of settings", r.renewed.Fire, ownership.Dir(stateDir, ownership.Elector)),
+		daemon.Watch(r.log, "watch of VIPs", r.changed.Fire, ownership.VIPs(stateDir, ownership.Elector),
+			ownership.VIPs(stateDir, ownership.Vipd), ownership.VIPs(stateDir, ownership.Arpd)),
+		daemon.Resync(r.changed),
 	}
 }
 
@@ -72,9 +62,11 @@ func (r *reconciler) run(ctx context.Context, ready func()) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-r.pulse.C():
+			continue
 		case <-r.changed.C():
 			problems = r.gatherer.Look().Problems
-		case <-r.settings.C():
+		case <-r.renewed.C():
 		case <-retry.C:
 		}
 		r.pass(problems)
@@ -121,7 +113,7 @@ func (r *reconciler) setListening(s web.State) {
 	r.mu.Lock()
 	r.listening = s
 	r.mu.Unlock()
-	r.settings.Fire()
+	r.renewed.Fire()
 }
 
 func listening(s web.State, known bool) schema.Condition {

@@ -3,7 +3,6 @@ package reconcile
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -20,16 +19,13 @@ import (
 // document says which they are.
 const defaultProtocol = 248
 
-// resync stands behind every watch.
-const (
-	resyncMin = 30 * time.Second
-	resyncMax = 60 * time.Second
-)
+// never is a wait that some other event ends, the resync at the latest.
+const never = time.Hour
 
 // pass reads everything, makes the kernel match and reports.
 func (r *Reconciler) pass() {
 	start := time.Now()
-	r.next = start.Add(resyncMin + rand.N(resyncMax-resyncMin))
+	r.next = start.Add(never)
 	err := r.tryPass(start)
 	switch {
 	case err != nil:
@@ -205,17 +201,13 @@ func short(errs []error) error {
 // between answers what cannot wait for the end of a long pass.
 func (r *Reconciler) between() {
 	select {
-	case <-r.Intent.C():
+	case <-r.Renewed.C():
 		if !r.prolong() {
-			r.Intent.Fire()
+			r.Renewed.Fire()
 		}
 	default:
 	}
-	select {
-	case answer := <-r.asks:
-		answer <- r.passErr
-	default:
-	}
+	r.Pulse.Answer()
 }
 
 // logChanges logs what was changed; prolonging lives changes nothing.

@@ -8,7 +8,6 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/netip"
 	"sync/atomic"
@@ -17,6 +16,7 @@ import (
 	"github.com/vipod/vipod/shared/bootclock"
 	"github.com/vipod/vipod/shared/intent"
 	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/pulse"
 	"github.com/vipod/vipod/shared/report"
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/shared/trigger"
@@ -24,9 +24,6 @@ import (
 	"github.com/vipod/vipod/vipd/internal/links"
 	"github.com/vipod/vipod/vipd/internal/plan"
 )
-
-// errStuck is a loop that does not answer.
-var errStuck = errors.New("the reconcile loop does not answer")
 
 const (
 	// gap is the least time between two passes that only the kernel's events
@@ -53,12 +50,13 @@ type Config struct {
 type Reconciler struct {
 	Config
 
-	// Intent wakes it for elector's directory, Documents for that of the VIP
-	// documents, Kernel for netlink events.
-	Intent, Documents, Kernel *trigger.Trigger
+	// Renewed wakes it for node.json and grant.json, which are written at every
+	// renewal, Kernel for netlink events, Changed for anything else.
+	Renewed, Changed, Kernel *trigger.Trigger
+	// Pulse asks the loop whether it lives.
+	Pulse *pulse.Pulse
 
-	asks     chan chan<- error
-	snapshot atomic.Pointer[Snapshot]
+	answer atomic.Pointer[Report]
 
 	// What follows belongs to the goroutine of Run.
 	kernel   kernel.Kernel
@@ -91,9 +89,9 @@ func New(c Config) (*Reconciler, error) {
 		return nil, err
 	}
 	r := &Reconciler{
-		Config: c,
-		Intent: trigger.New(), Documents: trigger.New(), Kernel: trigger.New(),
-		asks:    make(chan chan<- error),
+		Config:  c,
+		Renewed: trigger.New(), Changed: trigger.New(), Kernel: trigger.New(),
+		Pulse:   pulse.New("reconcile loop"),
 		reader:  intent.NewReader(c.Log, c.StateDir, c.Boot),
 		given:   schema.Grants{},
 		links:   links.New(),
@@ -106,7 +104,7 @@ func New(c Config) (*Reconciler, error) {
 		return nil, err
 	}
 	r.reader.Refused = c.Metrics.rejected.Inc
-	r.snapshot.Store(&Snapshot{})
+	r.answer.Store(&Report{})
 	return r, nil
 }
 
@@ -116,10 +114,9 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case answer := <-r.asks:
-			answer <- r.passErr
+		case <-r.Pulse.C():
 			continue
-		case <-r.Intent.C():
+		case <-r.Renewed.C():
 			if r.prolong() {
 				continue
 			}
@@ -128,26 +125,11 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 				r.wake.Reset(min(gap-since, time.Until(r.next)))
 				continue
 			}
-		case <-r.Documents.C():
+		case <-r.Changed.C():
 		case <-r.wake.C:
 		}
 		r.pass()
 		ready()
-	}
-}
-
-// Alive returns nil when the loop answers within a second. The error of the
-// last pass is not its concern: a daemon that cannot reach what it needs is
-// not helped by a restart.
-func (r *Reconciler) Alive(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	answer := make(chan error, 1)
-	select {
-	case r.asks <- answer:
-		return nil
-	case <-ctx.Done():
-		return errStuck
 	}
 }
 

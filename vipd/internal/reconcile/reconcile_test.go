@@ -16,6 +16,7 @@ import (
 
 	"github.com/vipod/vipod/shared/bootclock"
 	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/pulse"
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/vipd/internal/kernel"
 	"github.com/vipod/vipod/vipd/internal/kernel/kerneltest"
@@ -287,13 +288,13 @@ func TestCleanUpLeavesNothing(t *testing.T) {
 
 func TestLoopThatIsStuckIsNotAlive(t *testing.T) {
 	b := newBench(t, true)
-	if err := b.Alive(t.Context()); !errors.Is(err, errStuck) {
+	if err := pulse.Check(t.Context(), b.Pulse); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("alive without a loop: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- b.Run(ctx, func() {}) }()
-	if err := b.Alive(t.Context()); err != nil {
+	if err := pulse.Check(t.Context(), b.Pulse); err != nil {
 		t.Errorf("not alive: %v", err)
 	}
 	cancel()

@@ -23,15 +23,15 @@ func (r *Reconciler) reportAll() {
 	}
 	verdicts := plan.Judge(r.desired, r.actual)
 	left := plan.Leftovers(r.desired, r.actual)
-	snap := &Snapshot{Fence: r.fence}
+	answer := &Report{Fence: r.fence}
 	for _, key := range slices.Sorted(maps.Keys(r.docs.VIPs)) {
 		vip := r.docs.VIPs[key]
 		r.reportVIP(vip, verdicts, left)
-		snap.VIPs = append(snap.VIPs, r.row(vip, verdicts))
+		answer.VIPs = append(answer.VIPs, r.vipReport(vip, verdicts))
 	}
 	r.removeReports(left)
 	r.Metrics.count(verdicts)
-	r.snapshot.Store(snap)
+	r.answer.Store(answer)
 }
 
 // reportLinks reports the links in the midst of a pass, for whom others wait.

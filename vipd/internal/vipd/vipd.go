@@ -17,8 +17,7 @@ import (
 	"github.com/vipod/vipod/shared/metrics"
 	"github.com/vipod/vipod/shared/netsafe"
 	"github.com/vipod/vipod/shared/ownership"
-	"github.com/vipod/vipod/shared/sock"
-	"github.com/vipod/vipod/shared/statefile"
+	"github.com/vipod/vipod/shared/pulse"
 	"github.com/vipod/vipod/vipd/internal/kernel"
 	"github.com/vipod/vipod/vipd/internal/reconcile"
 )
@@ -38,34 +37,18 @@ func Run(ctx context.Context, env *daemon.Env) error {
 	if err != nil {
 		return err
 	}
-	work, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	leave := make(chan daemon.Leave, 1)
-	go func() {
-		select {
-		case <-ctx.Done():
-			leave <- daemon.AwaitStop(work, env.Log, env.StateDir)
-		case <-work.Done():
-			leave <- daemon.Keep
-		}
-		stop()
-	}()
 	tasks := tasks(env, r)
-	server := daemon.TaskFunc("socket", func(ctx context.Context, ready func()) error {
-		l, err := sock.Listen(env.StateDir, ownership.Vipd)
-		if err != nil {
-			return err
-		}
-		ready()
-		return sock.Serve(ctx, l, handler(r, registry, daemon.Readiness(tasks...)))
-	})
-	if err := daemon.RunTasks(work, env.Log, append(tasks, server)...); err != nil {
-		return err
-	}
-	if <-leave == daemon.CleanUp {
+	tasks = append(tasks, daemon.Socket(env.StateDir, ownership.Vipd, daemon.Handler(daemon.Answers{
+		Healthy: func(ctx context.Context) error { return pulse.Check(ctx, r.Pulse) },
+		Ready:   daemon.Readiness(tasks...),
+		Status:  func(context.Context) (any, error) { return r.Report(), nil },
+		Metrics: metrics.Handler(registry),
+	})))
+	leave, err := daemon.RunUntilReleased(ctx, env, tasks...)
+	if err == nil && leave == daemon.CleanUp {
 		return r.CleanUp()
 	}
-	return nil
+	return err
 }
 
 // opener returns how the reconciler opens the kernel. Whether the kernel can
@@ -95,26 +78,17 @@ func opener(log *slog.Logger, probe func(table string) error) func(string) (kern
 
 // tasks are the loop and everything that wakes it.
 func tasks(env *daemon.Env, r *reconcile.Reconciler) []daemon.Task {
-	elector := ownership.Dir(env.StateDir, ownership.Elector)
-	vips := ownership.VIPs(env.StateDir, ownership.Elector)
-	watch := func(name, dir string, fire func()) daemon.Task {
-		return daemon.TaskFunc(name, func(ctx context.Context, ready func()) error {
-			ready()
-			return statefile.Watch(ctx, env.Log, fire, dir)
-		})
-	}
 	return []daemon.Task{
-		daemon.TaskFunc("reconciler", r.Run),
-		watch("watch of intent", elector, r.Intent.Fire),
-		watch("watch of documents", vips, r.Documents.Fire),
-		daemon.TaskFunc("watch of addresses", func(ctx context.Context, ready func()) error {
-			ready()
-			return netsafe.Monitor(ctx, unix.NETLINK_ROUTE, netsafe.NotASpecificRoute, r.Kernel.Fire, unix.RTNLGRP_LINK,
+		daemon.TaskFunc("reconcile loop", r.Run),
+		daemon.Watch(env.Log, "watch of the grant", r.Renewed.Fire, ownership.Dir(env.StateDir, ownership.Elector)),
+		daemon.Watch(env.Log, "watch of VIPs", r.Changed.Fire, ownership.VIPs(env.StateDir, ownership.Elector)),
+		daemon.Resync(r.Changed),
+		daemon.Follow("watch of addresses", r.Kernel.Fire, func(ctx context.Context, fire func()) error {
+			return netsafe.Monitor(ctx, unix.NETLINK_ROUTE, netsafe.NotASpecificRoute, fire, unix.RTNLGRP_LINK,
 				unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
 		}),
-		daemon.TaskFunc("watch of fence", func(ctx context.Context, ready func()) error {
-			ready()
-			return watchFence(ctx, env.Log, r.Kernel.Fire)
+		daemon.Follow("watch of the fence", r.Kernel.Fire, func(ctx context.Context, fire func()) error {
+			return watchFence(ctx, env.Log, fire)
 		}),
 	}
 }
@@ -132,6 +106,7 @@ func watchFence(ctx context.Context, log *slog.Logger, fire func()) error {
 	err := netsafe.Monitor(ctx, unix.NETLINK_NETFILTER, lost, fire, unix.NFNLGRP_NFTABLES)
 	if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
 		log.Info("no nf_tables to watch", "err", err)
+		fire()
 		<-ctx.Done()
 		return nil
 	}

@@ -1,36 +1,28 @@
 package arpd
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/netip"
 	"text/tabwriter"
 	"time"
 
 	"github.com/vipod/vipod/arpd/internal/plan"
-	"github.com/vipod/vipod/shared/bootclock"
 	"github.com/vipod/vipod/shared/schema"
 )
 
-// checkWait is how long a loop may take to come round before the daemon is
-// called unhealthy.
-const checkWait = 2 * time.Second
-
-// Answer is what /status says.
-type Answer struct {
+// Report is the answer to /status.
+type Report struct {
 	// Node is elector's document that the daemon acts on.
 	Node schema.Observed `json:"node"`
 	// Problem is what could not be read or done, if anything.
-	Problem   string `json:"problem,omitempty"`
-	Addresses []Row  `json:"addresses"`
+	Problem   string          `json:"problem,omitempty"`
+	Addresses []AddressReport `json:"addresses"`
 }
 
-// Row is one address of one VIP.
-type Row struct {
+// AddressReport is one address of one VIP.
+type AddressReport struct {
 	VIP       string       `json:"vip"`
 	State     schema.State `json:"state"`
 	Address   netip.Addr   `json:"address"`
@@ -47,35 +39,9 @@ type Row struct {
 	Conflict string `json:"conflict,omitempty"`
 }
 
-func (p *parts) handler(ready func() error, metrics http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", metrics)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), checkWait)
-		defer cancel()
-		reply(w, errors.Join(p.engine.Check(ctx), p.reconciler.Check(ctx), p.reporter.Check(ctx)))
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, errors.Join(ready(), p.reconciler.Result().Err))
-	})
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(p.answer(bootclock.Now())) // the client has gone
-	})
-	return mux
-}
-
-func reply(w http.ResponseWriter, err error) {
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	_, _ = io.WriteString(w, "ok\n") // the client has gone
-}
-
-func (p *parts) answer(now time.Duration) Answer {
+func (p *parts) report(now time.Duration) Report {
 	result, states := p.reconciler.Result(), p.engine.States()
-	a := Answer{Node: result.Documents.Seen(), Addresses: []Row{}}
+	a := Report{Node: result.Documents.Seen(), Addresses: []AddressReport{}}
 	a.Problem = result.Documents.Problems.Condition().Message
 	if result.Err != nil {
 		a.Problem = result.Err.Error()
@@ -84,7 +50,7 @@ func (p *parts) answer(now time.Duration) Answer {
 		for _, planned := range v.Addresses {
 			state := states.Addresses[planned.Key]
 			probe := states.Probes[v.Key][planned.Key]
-			row := Row{
+			row := AddressReport{
 				VIP: v.Key, State: v.State, Address: planned.IP, Interface: planned.Interface, Why: planned.Reason,
 				SentMillis: -1, Unclaimed: probe.Unclaimed, Conflict: probe.MAC.String(),
 			}
@@ -100,9 +66,9 @@ func (p *parts) answer(now time.Duration) Answer {
 	return a
 }
 
-// PrintStatus prints an Answer as a table.
+// PrintStatus prints a Report as a table.
 func PrintStatus(out io.Writer, answer []byte) error {
-	var a Answer
+	var a Report
 	if err := json.Unmarshal(answer, &a); err != nil {
 		return fmt.Errorf("reading status: %w", err)
 	}
@@ -126,7 +92,7 @@ func PrintStatus(out io.Writer, answer []byte) error {
 	return nil
 }
 
-func (r Row) announced() string {
+func (r AddressReport) announced() string {
 	switch {
 	case r.Announced:
 		return "yes"

@@ -8,25 +8,25 @@ import (
 	"github.com/vipod/vipod/vipd/internal/plan"
 )
 
-// Snapshot is the answer to /status.
-type Snapshot struct {
+// Report is the answer to /status.
+type Report struct {
 	// Fence says that the kernel can mute; else lifetimes are the only fence.
-	Fence bool  `json:"fence"`
-	VIPs  []Row `json:"vips"`
+	Fence bool        `json:"fence"`
+	VIPs  []VIPReport `json:"vips"`
 }
 
-// Row is one VIP of a Snapshot.
-type Row struct {
+// VIPReport is one VIP.
+type VIPReport struct {
 	Key       string           `json:"key"`
 	State     schema.State     `json:"state"`
 	Grant     schema.GrantName `json:"grant"`
-	Addresses []AddressRow     `json:"addresses"`
+	Addresses []AddressReport  `json:"addresses"`
 	// GrantLeft is filled in when the question is asked, in seconds.
 	GrantLeft float64 `json:"grantLeftSeconds"`
 }
 
-// AddressRow is one address of a Row.
-type AddressRow struct {
+// AddressReport is one address of a VIP.
+type AddressReport struct {
 	IP        netip.Addr `json:"ip"`
 	Interface string     `json:"interface"`
 	Present   bool       `json:"present"`
@@ -35,9 +35,9 @@ type AddressRow struct {
 	Reason    string     `json:"reason,omitempty"`
 }
 
-// Snapshot returns how things stood after the last pass.
-func (r *Reconciler) Snapshot() Snapshot {
-	s := *r.snapshot.Load()
+// Report returns how things stood after the last pass.
+func (r *Reconciler) Report() Report {
+	s := *r.answer.Load()
 	s.VIPs = slices.Clone(s.VIPs)
 	for i := range s.VIPs {
 		s.VIPs[i].GrantLeft = r.Metrics.left(s.VIPs[i].Grant).Seconds()
@@ -45,18 +45,18 @@ func (r *Reconciler) Snapshot() Snapshot {
 	return s
 }
 
-func (r *Reconciler) row(vip schema.VIP, verdicts map[netip.Addr]plan.Verdict) Row {
-	row := Row{Key: vip.Key, State: vip.State, Grant: vip.Grant}
+func (r *Reconciler) vipReport(vip schema.VIP, verdicts map[netip.Addr]plan.Verdict) VIPReport {
+	out := VIPReport{Key: vip.Key, State: vip.State, Grant: vip.Grant}
 	for _, a := range vip.Addresses {
 		v, wanted := verdicts[a.IP]
 		reason := string(v.Why)
 		if !wanted {
 			reason = "NotWanted"
 		}
-		row.Addresses = append(row.Addresses, AddressRow{IP: a.IP, Interface: a.Interface,
+		out.Addresses = append(out.Addresses, AddressReport{IP: a.IP, Interface: a.Interface,
 			Present: v.Present, Muted: v.Muted, Fenced: v.Fenced, Reason: reason})
 	}
-	return row
+	return out
 }
 
 // linkReport returns the links that matter to others: lo, those that are up,

@@ -148,8 +148,17 @@ test-e2e: build ## Tests of the real daemons in a lab; as root
 	@echo "--- end-to-end tests in a lab"
 	$(call tests_named,TestE2E,-v -timeout 40m)
 
-.PHONY: bench
-bench: ## Benchmarks
+.PHONY: test-faults
+test-faults: build ## Faults done to a lab, watched from outside; FULL=1 for all of them; as root
+	@echo "--- faults watched from outside: at most 10 minutes, with FULL=1 an hour"
+	@cd deploy && go test -count=1 -v -timeout 180m -run '^TestE2E' ./faults \
+		-args $(if $(FULL),-full) $(if $(CASE),-case '$(CASE)')
+
+.PHONY: bench bench-go
+bench: packages build ## Measurements in a lab, into deploy/bench/RESULTS.md; ARGS=-help; as root
+	@echo "--- measuring: about 25 minutes, on a machine that has nothing else to do"
+	@cd deploy && go run ./bench $(ARGS)
+bench-go: ## Benchmarks of single functions
 	$(call in_modules,$(OURS),go test -run '^$$' -bench . -benchmem ./...)
 
 .PHONY: demo

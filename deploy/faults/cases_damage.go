@@ -27,7 +27,8 @@ func damages() []Case {
 				return w.in(ctx, w.Owner, "nft delete table netdev vipod_fence")
 			}},
 		{Name: "nft flush ruleset", Want: repair, Settle: time.Second, Fault: flushRuleset},
-		{Name: "conntrack -F", Want: stays, Settle: time.Second,
+		// The flow in flight begins anew: kube-proxy's rules are asked again.
+		{Name: "conntrack -F", Want: repair, Settle: time.Second,
 			Fault: func(ctx context.Context, w *World) error { return w.in(ctx, w.Owner, "conntrack -F") }},
 		{Name: "state directory full", Want: lost, Hold: LeaseDuration + 2*time.Second, Fault: fill},
 		{Name: "state directory read-only", Want: lost, Hold: LeaseDuration + 2*time.Second, Fault: readOnly},

@@ -124,5 +124,42 @@ func TestE2EFaultsHaveTheirRightOutcome(t *testing.T) {
 			}
 		})
 	}
+	results = append(results, atSteps(t, w, chosen)...)
 	fmt.Printf("\n%d faults in %v\n\n%s", len(results), time.Since(begin).Round(time.Second), Table(results))
+}
+
+// fewSteps is at how many steps a daemon is killed in the short form.
+const fewSteps = 8
+
+// atSteps kills daemons at each step that was recorded, or at some of them.
+func atSteps(t *testing.T, w *World, chosen *regexp.Regexp) (results []Result) {
+	t.Run("steps", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if !chosen.MatchString("SIGKILL at") {
+			t.Skip("not chosen")
+		}
+		steps, err := w.Steps(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("%d steps of %s:\n", len(steps), stepNode)
+		for _, s := range steps {
+			fmt.Println("   ", s)
+		}
+		every := 1
+		if !*full {
+			every = max(1, len(steps)/fewSteps)
+		}
+		for i := every / 2; i < len(steps); i += every {
+			r := w.KillAt(ctx, steps[i], *out)
+			results = append(results, r)
+			if errors.Is(r.Err, errNotReached) {
+				t.Logf("%s: %v", r.Case.Name, r.Err)
+			} else if r.Verdict() != "ok" {
+				t.Errorf("\n%s", Table([]Result{r}))
+			}
+		}
+	})
+	return results
 }

@@ -33,6 +33,8 @@ type Observer struct {
 	askers   []*trial.Asker
 	probers  []prober
 	files    *fileWatch
+	// own are the addresses that machines have for themselves.
+	own []netip.Addr
 	// lost are the questions of each prober that were lost before the fault.
 	lost []int
 }
@@ -46,8 +48,14 @@ type prober struct {
 // Observe starts to look at the addresses. Those of udp are asked for by
 // datagrams through kube-proxy too.
 func Observe(l *lab.Lab, ports []string, addrs, udp []netip.Addr) (*Observer, error) {
+	roles, err := l.Roles()
+	if err != nil {
+		return nil, fmt.Errorf("observing: %w", err)
+	}
 	o := &Observer{captures: map[string]*probe.Capture{}}
-	var err error
+	for _, role := range roles {
+		o.own = append(o.own, role.Addrs.Slice()...)
+	}
 	if o.files, err = watchFiles(l, o.note); err != nil {
 		return nil, err
 	}
@@ -152,7 +160,7 @@ func (o *Observer) Stop() History {
 	for port, c := range o.captures {
 		c.Close()
 		for _, f := range c.Frames() {
-			if f.Claims() {
+			if f.Claims() && !slices.Contains(o.own, f.IP) {
 				claims = append(claims, Event{
 					At: f.Time, Until: f.Time, Kind: Claim, Node: port, Addr: f.IP, MAC: f.Source.String(), N: 1, Text: string(f.Kind),
 				})

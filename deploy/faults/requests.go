@@ -33,7 +33,7 @@ func parseRequests(page []byte) (total int64, err error) {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		labels, ok := strings.CutPrefix(lines.Text(), "apiserver_request_total{")
-		if !ok || strings.Contains(labels, `resource=""`) {
+		if !ok || strings.Contains(labels, `,resource=""`) {
 			continue
 		}
 		_, number, ok := strings.Cut(labels, "} ")

@@ -55,6 +55,8 @@ type Result struct {
 	Case     Case
 	Measured time.Duration
 	Rate     float64
+	// Lost are the questions lost, of the worst address and kind.
+	Lost int64
 	// Moved says whether an address changed hands.
 	Moved      bool
 	Violations []Violation
@@ -82,6 +84,9 @@ func (w *World) Run(ctx context.Context, c Case, dir string) Result {
 	r.Err = errors.Join(err, save(h, r.File))
 	r.Violations = Check(h, c.Want)
 	r.Measured = measured(h, c.Want)
+	for _, e := range h.of(Lost) {
+		r.Lost = max(r.Lost, e.N)
+	}
 	for _, e := range h.of(Requests) {
 		r.Rate = Rate(e)
 	}
@@ -277,8 +282,8 @@ func Table(results []Result) string {
 		if r.Moved {
 			seen = "moved"
 		}
-		fmt.Fprintf(&text, "%-44s %-7s %9v %9v %-6s %7.1f %s\n", r.Case.Name, r.Case.Want.Outcome, bound(r.Case.Want),
-			r.Measured.Round(time.Millisecond), seen, r.Rate, r.Verdict())
+		fmt.Fprintf(&text, "%-44s %-7s %9s %9s %-6s %7.1f %s\n", r.Case.Name, r.Case.Want.Outcome, bound(r.Case.Want),
+			r.measured(), seen, r.Rate, r.Verdict())
 	}
 	for _, r := range slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return r.Verdict() == "ok" }) {
 		fmt.Fprintf(&text, "\n%s (%s):\n", r.Case.Name, r.File)
@@ -290,6 +295,14 @@ func Table(results []Result) string {
 		}
 	}
 	return text.String()
+}
+
+// measured is the number to be held against the bound.
+func (r Result) measured() string {
+	if r.Case.Want.Outcome == Stays && r.Case.Want.Bound == 0 {
+		return fmt.Sprintf("%d lost", r.Lost)
+	}
+	return r.Measured.Round(time.Millisecond).String()
 }
 
 func bound(e Expectation) string {

@@ -39,6 +39,9 @@ func newSight(h History, addr netip.Addr) sight {
 			s.owner = c.Node
 		}
 	}
+	if s.owner == "" && len(s.claims) > 0 { // it came up only then
+		s.owner = s.claims[0].Node
+	}
 	return s
 }
 

@@ -42,6 +42,8 @@ type World struct {
 	Observer *Observer
 	// Full asks for long forms of faults.
 	Full bool
+	// unattended is a node whose daemons are somebody else's to start.
+	unattended string
 	// ports are the machines on the LAN that are looked at.
 	ports []string
 	// undo ends what a case has set up, the last first.
@@ -113,7 +115,7 @@ func (w *World) Restart(ctx context.Context, node string, names ...string) error
 func (w *World) supervise(ctx context.Context) error {
 	var errs []error
 	for d := range w.ours {
-		if p, _ := w.Daemon(d.node, d.name); !p.Alive() {
+		if p, _ := w.Daemon(d.node, d.name); !p.Alive() && d.node != w.unattended {
 			w.Observer.note(Event{Kind: Ended, Node: d.node, Text: d.name + ": " + lastLine(w.LogPath(d.node, d.name))})
 			errs = append(errs, w.Start(ctx, d.node, d.name))
 		}

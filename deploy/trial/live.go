@@ -2,6 +2,7 @@ package trial
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/vipod/vipod/deploy/probe"
 )
@@ -16,4 +17,15 @@ func (w *Watch) Claims(addr netip.Addr) []probe.Frame {
 		}
 	}
 	return claims
+}
+
+// Answered says whether each target has answered each kind of question within
+// the time until now.
+func (w *Watch) Answered(within time.Duration) bool {
+	for _, p := range w.probers {
+		if !p.Answered(within) {
+			return false
+		}
+	}
+	return true
 }

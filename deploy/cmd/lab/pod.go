@@ -8,7 +8,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/vipod/vipod/deploy/lab"
 )
@@ -22,7 +26,7 @@ func setupPod(flags *flag.FlagSet) func(context.Context, []string) error {
 		if *name == "" {
 			return errors.New("-name is missing")
 		}
-		echo, err := net.ListenPacket("udp", fmt.Sprintf(":%d", lab.UDPPort))
+		echo, err := listenEcho(ctx)
 		if err != nil {
 			return err
 		}
@@ -49,6 +53,21 @@ func podHandler(name string) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(lab.Answer{Pod: name, Client: r.RemoteAddr})
 	})
+}
+
+// echoBuffer holds some seconds of datagrams while the server is not
+// scheduled: who measures shall not count that as an outage.
+const echoBuffer = 8 << 20
+
+func listenEcho(ctx context.Context) (net.PacketConn, error) {
+	config := net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) (err error) {
+		controlErr := conn.Control(func(fd uintptr) {
+			err = os.NewSyscallError("SO_RCVBUFFORCE",
+				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, echoBuffer))
+		})
+		return errors.Join(controlErr, err)
+	}}
+	return config.ListenPacket(ctx, "udp", fmt.Sprintf(":%d", lab.UDPPort))
 }
 
 // serveEcho sends every datagram back.

@@ -39,7 +39,10 @@ func Cases() []Case {
 	list = append(list, freezes()...)
 	list = append(list, outages()...)
 	list = append(list, cuts()...)
-	return append(list, damages()...)
+	list = append(list, damages()...)
+	list = append(list, services()...)
+	list = append(list, refusals()...)
+	return append(list, conflicts()...)
 }
 
 func nothing(context.Context, *World) error { return nil }

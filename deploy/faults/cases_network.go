@@ -126,6 +126,14 @@ func (w *World) in(ctx context.Context, role, command string) error {
 	return err
 }
 
+// host runs ip(8) outside of all namespaces, to make and remove one.
+func (w *World) host(ctx context.Context, args ...string) error {
+	if out, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("running ip %q: %w: %s", args, err, out)
+	}
+	return nil
+}
+
 // script runs lines of nft(8) in a role's namespace.
 func (w *World) script(ctx context.Context, role, text string) error {
 	cmd := exec.CommandContext(ctx, "ip", "netns", "exec", w.NS(role), "nft", "-f", "-")

@@ -125,7 +125,10 @@ func TestE2EFaultsHaveTheirRightOutcome(t *testing.T) {
 		})
 	}
 	results = append(results, atSteps(t, w, chosen)...)
-	fmt.Printf("\n%d faults in %v\n\n%s", len(results), time.Since(begin).Round(time.Second), Table(results))
+	fmt.Printf("\n%d faults in %v\n\n%s\nnot run:\n", len(results), time.Since(begin).Round(time.Second), Table(results))
+	for _, u := range NotRun() {
+		fmt.Printf("    %s: %s\n", u.Name, u.Why)
+	}
 }
 
 // fewSteps is at how many steps a daemon is killed in the short form.

@@ -66,9 +66,11 @@ type Result struct {
 	File string
 }
 
-// Verdict is "ok", "WRONG" or "FAILED".
+// Verdict is "ok", "WRONG", "FAILED", or "not taken" for a step.
 func (r Result) Verdict() string {
 	switch {
+	case errors.Is(r.Err, errNotReached):
+		return "not taken"
 	case r.Err != nil:
 		return "FAILED"
 	case len(r.Violations) > 0:
@@ -285,7 +287,7 @@ func Table(results []Result) string {
 		fmt.Fprintf(&text, "%-44s %-7s %9s %9s %-6s %7.1f %s\n", r.Case.Name, r.Case.Want.Outcome, bound(r.Case.Want),
 			r.measured(), seen, r.Rate, r.Verdict())
 	}
-	for _, r := range slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return r.Verdict() == "ok" }) {
+	for _, r := range slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return r.Verdict() == "ok" || r.Verdict() == "not taken" }) {
 		fmt.Fprintf(&text, "\n%s (%s):\n", r.Case.Name, r.File)
 		if r.Err != nil {
 			fmt.Fprintf(&text, "    %v\n", r.Err)

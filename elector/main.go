@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	var e elector.Elector
+	e := elector.Elector{LookupEnv: os.LookupEnv, Stderr: os.Stderr}
 	p := daemon.Program{Name: ownership.Elector, Flags: e.Flags, Run: e.Run, Check: e.Check, Status: e.Status}
 	os.Exit(p.Main(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }

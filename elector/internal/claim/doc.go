@@ -39,6 +39,12 @@
 //     report is no such answer: vipd may be about to act on the document
 //     before. An address that no group wants is therefore withdrawn by a
 //     document in state withdrawn, which is removed only after the answer.
+//     That a document no longer names an address is an answer only once vipd
+//     has acted on complete documents: until then it removes what a document
+//     names, and leaves what none does.
+//   - After a restart all of that holds before there is anything to Want: what
+//     was resumed and lapses, or could not be resumed, is withdrawn and not
+//     merely dropped. Where it is not known what was active, Wait.
 //   - A Draining address may become Owned again. An answer to an earlier
 //     document does not count then.
 //

@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -148,6 +149,44 @@ func (v *view) prune(now time.Duration) {
 	}
 }
 
+// LeaseState is a Lease as this node sees it.
+type LeaseState struct {
+	Lease
+	// Live: not yet seen unchanged for its whole duration.
+	Live bool
+	// Age is since when it was seen unchanged.
+	Age time.Duration
+}
+
+// Leases returns all Leases there are, this node's included, by node.
+func (m *Machine) Leases(now time.Duration) []LeaseState {
+	var list []LeaseState
+	for _, s := range m.view.leases {
+		if !s.gone {
+			list = append(list, LeaseState{Lease: s.Lease, Live: s.live(now), Age: now - s.at})
+		}
+	}
+	slices.SortFunc(list, func(a, b LeaseState) int { return strings.Compare(a.Node, b.Node) })
+	return list
+}
+
+// Alive says whether the node has a live Lease.
+func (m *Machine) Alive(now time.Duration, node string) bool {
+	s := m.view.leases[node]
+	return s != nil && !s.gone && s.live(now)
+}
+
+// First says whether no node before this one in the order of their names has
+// a live Lease.
+func (m *Machine) First(now time.Duration) bool {
+	for node := range m.view.leases {
+		if node < m.node && m.Alive(now, node) {
+			return false
+		}
+	}
+	return true
+}
+
 // Relist takes the complete list of Leases, in whose order nothing can be
 // read: an address being claimed is ours only if no other live Lease in the
 // list claims it.
@@ -177,9 +216,10 @@ func (m *Machine) Relist(now time.Duration, leases []Lease) {
 	m.step(now)
 }
 
-// Observe takes one event of the watch, in the order of the watch.
-func (m *Machine) Observe(now time.Duration, l Lease) {
-	changed := m.view.observe(now, l, m.timing.Duration)
+// Observe takes one event of the watch, in the order of the watch, and says
+// whether it was more than another node's renewal.
+func (m *Machine) Observe(now time.Duration, l Lease) (changed bool) {
+	changed = m.view.observe(now, l, m.timing.Duration)
 	if l.Node == m.node {
 		m.lapse(now)
 		m.ownLease(now, m.view.leases[m.node])
@@ -188,6 +228,7 @@ func (m *Machine) Observe(now time.Duration, l Lease) {
 	if changed {
 		m.step(now)
 	}
+	return changed
 }
 
 // Forget takes the deletion of a node's Lease.

@@ -33,7 +33,7 @@ type Config struct {
 	Interface string
 	// ServicesInterface is the same for Services; "" means Interface.
 	ServicesInterface string
-	// AllowInterfaceDown lets VIPs live on a link that is down.
+	// AllowInterfaceDown lets VIPs live on a link that has no carrier.
 	AllowInterfaceDown bool
 	Subnet             Subnet
 	// Protocol marks our addresses (IFA_PROTO), 4 to 255.

@@ -9,6 +9,6 @@
 // without an effect is listed in Config.Notices.
 //
 // One table (settings.go) is the source of the flags, their help, the
-// environment's names, the file's keys, the errors and the table in the
-// README.
+// environment's names, the file's keys, the errors and the tables in
+// SETTINGS.md.
 package config

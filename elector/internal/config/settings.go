@@ -78,7 +78,7 @@ var sections = []section{
 		{"vip_servicesinterface", "", []string{"serviceInterface"}, "", link(func(r *raw) *string { return &r.ServicesInterface }, "vip_interface"),
 			"Where VIPs of Services go; a Service's annotation kube-vip.io/serviceInterface wins over it."},
 		{"vip_allow_interface_not_up", "", []string{"allowInterfaceNotUp"}, "false", boolean(func(r *raw) *bool { return &r.AllowInterfaceDown }),
-			"Serve VIPs on a link that is down too."},
+			"Serve VIPs on a link without carrier too. On one that an administrator set down a VIP is claimed and absent."},
 		{"vip_subnet", "", []string{"vipSubnet"}, "", subnet(func(r *raw) *Subnet { return &r.Subnet }),
 			"Prefix lengths of VIPs, 32,128 by default; auto takes that of the link's own subnet."},
 		{"vip_routingprotocol", "", []string{"routingProtocol"}, "248", integer(func(r *raw) *int { return &r.Protocol }, 4, 255),

@@ -23,6 +23,11 @@ import (
 
 // Elector is the daemon.
 type Elector struct {
+	// LookupEnv reads the environment, as os.LookupEnv does.
+	LookupEnv func(string) (string, bool)
+	// Stderr is where lines go that vip_loglevel asks for beyond --log-level.
+	Stderr io.Writer
+
 	flags config.Flags
 }
 
@@ -31,7 +36,7 @@ func (e *Elector) Flags(fs *flag.FlagSet) { e.flags = config.AddFlags(fs) }
 
 func (e *Elector) config() (*config.Config, error) {
 	return config.Parse(config.Sources{
-		Flags: e.flags, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, Hostname: os.Hostname,
+		Flags: e.flags, LookupEnv: e.LookupEnv, ReadFile: os.ReadFile, Hostname: os.Hostname,
 	})
 }
 
@@ -58,7 +63,7 @@ func (e *Elector) Run(ctx context.Context, env *daemon.Env) error {
 	}
 	log := env.Log
 	if !log.Enabled(ctx, cfg.LogLevel) { // what vip_loglevel asks for beyond --log-level
-		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cfg.LogLevel}))
+		log = slog.New(slog.NewTextHandler(e.Stderr, &slog.HandlerOptions{Level: cfg.LogLevel}))
 	}
 	for _, notice := range cfg.Notices {
 		log.Warn("setting", "notice", notice)

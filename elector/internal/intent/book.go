@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	nodeName   = "node"
-	grantName  = "grant"
-	daemonName = "daemon"
+	nodeName  = "node"
+	grantName = "grant"
 )
 
 // Book is elector's own documents as they stand in the state directory.
@@ -126,12 +125,6 @@ func (b *Book) WriteNode(doc *schema.Node) (changed bool, err error) {
 		b.node = doc.Seen()
 	}
 	return changed, err
-}
-
-// WriteDaemon writes elector's report about itself.
-func (b *Book) WriteDaemon(doc *schema.Daemon) error {
-	_, err := b.root.Write(daemonName, doc)
-	return err
 }
 
 // WriteGrant writes grant.json; grants of 0 are not held.

@@ -14,48 +14,35 @@ import (
 // lets its Lease end later than the timer assumes.
 func (r *Reconciler) takeLeases(e kube.LeaseEvent) (pass bool) {
 	now := bootclock.Now()
+	if e.Relist {
+		r.spoilt = map[string]error{}
+	}
+	list := make([]claim.Lease, 0, len(e.Leases))
+	for _, l := range e.Leases {
+		list = append(list, l.Lease)
+		if delete(r.spoilt, l.Node); l.Problem != nil && !e.Deleted {
+			r.spoilt[l.Node] = l.Problem
+		}
+	}
 	switch {
 	case e.Relist:
-		list := make([]claim.Lease, 0, len(e.Leases))
-		gone := r.leases
-		r.leases = make(map[string]seenLease, len(e.Leases))
-		for _, l := range e.Leases {
-			list = append(list, l.Lease)
-			at := now
-			if old, ok := gone[l.Node]; ok && old.Version == l.Version {
-				at = old.at
-			}
-			r.leases[l.Node] = seenLease{l, at}
-		}
 		r.machine.Relist(now, list)
 		r.listed = true
 		return true
 	case e.Deleted:
-		for _, l := range e.Leases {
-			delete(r.leases, l.Node)
+		for _, l := range list {
 			r.machine.Forget(now, l.Node)
 		}
 		return true
 	}
-	for _, l := range e.Leases {
-		old, known := r.leases[l.Node]
-		r.leases[l.Node] = seenLease{l, now}
-		r.machine.Observe(now, l.Lease)
-		pass = pass || !known || l.Node == r.Config.NodeName || old.Ready != l.Ready ||
-			!r.live(old, now) || !slices.Equal(old.Claims, l.Claims)
-		if l.Node == r.Config.NodeName && !slices.Equal(old.Claims, l.Claims) {
+	for _, l := range list {
+		if l.Node == r.Config.NodeName && !slices.Equal(l.Claims, r.seenClaims) {
+			r.seenClaims = l.Claims
 			r.Log.Debug("claims seen", "version", l.Version, "claims", len(l.Claims), "boottime", e.Seen.Nanoseconds())
 		}
+		pass = r.machine.Observe(now, l) || pass
 	}
 	return pass
-}
-
-func (r *Reconciler) live(l seenLease, now time.Duration) bool {
-	d := l.Duration
-	if d <= 0 {
-		d = r.Config.LeaseDuration
-	}
-	return now-l.at < d
 }
 
 func (r *Reconciler) takeLock(e kube.LockEvent) {
@@ -72,11 +59,4 @@ func (r *Reconciler) takeLock(e kube.LockEvent) {
 
 // speaker says whether this node is the one that speaks about what concerns
 // all nodes: the first of those whose Leases are live.
-func (r *Reconciler) speaker(now time.Duration) bool {
-	for node, l := range r.leases {
-		if node < r.Config.NodeName && r.live(l, now) {
-			return false
-		}
-	}
-	return true
-}
+func (r *Reconciler) speaker(now time.Duration) bool { return r.machine.First(now) }

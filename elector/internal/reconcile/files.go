@@ -20,9 +20,10 @@ func (r *Reconciler) writeFiles(now time.Duration) {
 	if err == nil {
 		err = r.writeNode()
 	}
+	r.reportSelf(now, err)
 	if err != nil {
 		wait := r.retry.Failed()
-		r.retryAt = now + wait
+		r.retryBy(now + wait)
 		r.Log.Error("writing the state directory", "err", err, "retry", wait.Round(time.Millisecond))
 		return
 	}

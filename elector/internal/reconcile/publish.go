@@ -113,7 +113,7 @@ func (r *Reconciler) orphanTime(now time.Duration, host string, unwanted bool) (
 	case host == r.Config.NodeName:
 		return orphanPatience, true
 	}
-	if l, ok := r.leases[host]; ok && r.live(l, now) {
+	if r.machine.Alive(now, host) {
 		return 0, false
 	}
 	return r.Config.LeaseDuration + 2*time.Second, r.speaker(now)

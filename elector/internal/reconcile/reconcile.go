@@ -9,9 +9,9 @@ import (
 
 	"github.com/vipod/vipod/elector/internal/claim"
 	"github.com/vipod/vipod/elector/internal/intent"
-	"github.com/vipod/vipod/elector/internal/kube"
 	"github.com/vipod/vipod/shared/bootclock"
 	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/report"
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/shared/statefile"
 	"github.com/vipod/vipod/shared/trigger"
@@ -30,6 +30,7 @@ type Reconciler struct {
 	machine *claim.Machine
 	lock    *claim.Lock // nil without a control plane's VIP
 	book    *intent.Book
+	self    *report.Reporter
 	reports *reports
 	teller  *teller
 	status  *publisher
@@ -40,8 +41,9 @@ type Reconciler struct {
 	gates      *trigger.Trigger // a daemon or the local API server changed its answer
 	calls      chan func()      // to be called by the loop
 
-	leases map[string]seenLease // as seen, by node
-	listed bool                 // all Leases were seen once
+	listed     bool             // all Leases were seen once
+	spoilt     map[string]error // Leases that cannot be read, by node
+	seenClaims []addr           // claims of our own Lease as last seen
 
 	planner
 	wished     wish
@@ -53,18 +55,13 @@ type Reconciler struct {
 	gateUntil  time.Duration   // when the gates must be looked at again
 	synced     bool            // node.json says so
 	stopping   stopping
-	lastClaims int // addresses in our Lease as last written
+	lastClaims int    // addresses in our Lease as last written
+	leaseErr   string // of its last write
 	retry      trigger.Backoff
 	retryAt    time.Duration // when a failed write of a file is tried again
 	before     map[netip.Addr]claim.Phase
 	lockBefore claim.Phase
 	observe
-}
-
-// seenLease is a node's Lease and when it was seen to change.
-type seenLease struct {
-	kube.NodeLease
-	at time.Duration
 }
 
 // New reads what an earlier process left and returns a Reconciler that goes
@@ -75,12 +72,16 @@ func New(opts Options) (*Reconciler, error) {
 	if err != nil {
 		return nil, err
 	}
+	self, err := report.New(opts.Log, opts.StateDir, ownership.Elector, opts.BootID)
+	if err != nil {
+		return nil, err
+	}
 	timing := claim.Timing{Duration: cfg.LeaseDuration, Renew: cfg.RetryPeriod}
 	r := &Reconciler{
-		Options: opts, machine: claim.New(cfg.NodeName, timing), book: book,
+		Options: opts, machine: claim.New(cfg.NodeName, timing), book: book, self: self,
 		reports: newReports(opts.StateDir, opts.UID), teller: newTeller(opts),
 		files: trigger.New(), gates: trigger.New(), calls: make(chan func(), 64),
-		leases: map[string]seenLease{}, before: map[netip.Addr]claim.Phase{},
+		spoilt: map[string]error{}, before: map[netip.Addr]claim.Phase{},
 		probeAgain: map[string]bool{},
 		retry:      trigger.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second},
 		status:     newPublisher(opts), observe: newObserve(),

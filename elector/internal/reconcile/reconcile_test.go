@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/vipod/vipod/elector/internal/kube"
+	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/schema"
+	"github.com/vipod/vipod/shared/statefile"
 )
 
 // patience is for what happens within milliseconds on a machine that others
@@ -85,6 +89,36 @@ func TestOneNodeServesAServiceAndSaysSo(t *testing.T) {
 	if in.IPMode == nil || *in.IPMode != corev1.LoadBalancerIPModeVIP || len(in.Ports) != 1 || in.Ports[0].Port != 80 {
 		t.Errorf("ingress %+v", in)
 	}
+}
+
+func TestElectorReportsAboutItself(t *testing.T) {
+	c := newTestCluster(t, 1, nil)
+	n := c.nodes["n1"]
+	is := func(kind string, want schema.ConditionStatus) {
+		t.Helper()
+		eventually(t, patience, kind+" is "+string(want), func() bool {
+			doc, err := statefile.Read[schema.Daemon](ownership.Dir(n.dir, ownership.Elector)+"/daemon.json", os.Getuid())
+			if err != nil {
+				return false
+			}
+			var node schema.Observed
+			if n.r.ask(t.Context(), func() { node = n.r.book.Node() }) != nil {
+				return false
+			}
+			c, ok := schema.FindCondition(doc.Conditions, kind)
+			return ok && c.Status == want && doc.Observed == node
+		})
+	}
+	for _, kind := range []string{schema.ConditionReady, conditionSynced, conditionRenewed, conditionServing} {
+		is(kind, schema.True)
+	}
+	n.api.setCut(true)
+	is(conditionRenewed, schema.False)
+	n.api.setCut(false)
+	is(conditionRenewed, schema.True)
+	n.arpdUp.Store(false)
+	is(conditionServing, schema.False)
+	is(schema.ConditionReady, schema.True)
 }
 
 func TestStopHandsOverWithoutWaitingForTheLease(t *testing.T) {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -69,7 +67,7 @@ type RefusalReport struct {
 // ErrStuck is a loop that does not answer.
 var ErrStuck = errors.New("the loop does not answer")
 
-// Ask has the loop call f between two passes.
+// ask has the loop call f between two passes.
 func (r *Reconciler) ask(ctx context.Context, f func()) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -102,14 +100,13 @@ func (r *Reconciler) report(now time.Duration) Report {
 		Suspended: r.wished.suspended, Stopping: r.stopping.since != 0, Leases: []LeaseReport{}, VIPs: []VIPReport{},
 		Grants: map[string]float64{string(schema.GrantNode): max(r.machine.Grant()-now, 0).Seconds()},
 	}
-	for _, l := range r.leases {
-		lr := LeaseReport{Node: l.Node, Live: r.live(l, now), Ready: l.Ready, Claims: len(l.Claims), Age: (now - l.at).Seconds()}
-		if l.Problem != nil {
-			lr.Problem = l.Problem.Error()
+	for _, l := range r.machine.Leases(now) {
+		lr := LeaseReport{Node: l.Node, Live: l.Live, Ready: l.Ready, Claims: len(l.Claims), Age: l.Age.Seconds()}
+		if err := r.spoilt[l.Node]; err != nil {
+			lr.Problem = err.Error()
 		}
 		out.Leases = append(out.Leases, lr)
 	}
-	slices.SortFunc(out.Leases, func(a, b LeaseReport) int { return strings.Compare(a.Node, b.Node) })
 	if cp := r.out.ControlPlane; cp != nil && r.lock != nil {
 		out.Grants[string(schema.GrantControlPlane)] = max(r.lock.Grant()-now, 0).Seconds()
 		vip := r.vipReport(*cp)

@@ -46,13 +46,14 @@ func (r *Reconciler) writeLease(ctx context.Context, u claim.Update) {
 	r.count("node", begin, err)
 	if err == nil {
 		r.later(ctx, func() {
-			r.lastClaims = len(u.Claims)
+			r.lastClaims, r.leaseErr = len(u.Claims), ""
 			r.stopping.unready = !u.Ready
 			r.machine.Committed(bootclock.Now(), version)
 		})
 		return
 	}
 	r.Log.Warn("writing this node's Lease", "err", err)
+	problem := err.Error()
 	var read bool
 	if errors.Is(err, kube.ErrConflict) {
 		readCtx, cancel := context.WithTimeout(ctx, r.leaseTimeout())
@@ -64,6 +65,7 @@ func (r *Reconciler) writeLease(ctx context.Context, u claim.Update) {
 	}
 	r.later(ctx, func() {
 		now := bootclock.Now()
+		r.leaseErr = problem
 		r.machine.Failed(now)
 		if read {
 			r.machine.Rebase(now, version)

@@ -72,6 +72,9 @@ func (r *Reconciler) finish() {
 			r.Log.Error("removing document", "key", key, "err", err)
 		}
 	}
+	if err := r.self.CleanUp(); err != nil {
+		r.Log.Error("removing the report about this daemon", "err", err)
+	}
 	if err := r.book.WriteGrant(nil); err != nil {
 		r.Log.Error("writing grant", "err", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vipod/vipod/deploy/lab"
+	"github.com/vipod/vipod/deploy/trial"
 )
 
 func TestE2EKilledDaemonThatIsRestartedMovesNothing(t *testing.T) {
@@ -95,6 +96,26 @@ func TestE2EFrozenOwnerNeverClaimsBesideItsSuccessor(t *testing.T) {
 		}
 	}
 	e.stays(name, successor)
+}
+
+// TestE2EWithoutItsFenceAFrozenOwnerIsFound shows that the tests here would
+// find two owners.
+func TestE2EWithoutItsFenceAFrozenOwnerIsFound(t *testing.T) {
+	e := begin(t)
+	vip, name := e.vip(), "unfenced"
+	owner := e.served(name, vip)
+	s := e.during(vip, func() {
+		e.must(e.Pause(owner))
+		e.run(owner, "nft delete table netdev vipod_fence")
+		e.moved(name, owner)
+		time.Sleep(calm)
+		e.must(e.Resume(owner))
+	})
+	for _, seen := range s.seen {
+		if err := seen.Exclusive(1); !errors.Is(err, trial.ErrTwoOwners) {
+			t.Errorf("two owners of %s were not found: %v", seen.IP, err)
+		}
+	}
 }
 
 func TestE2EShortFreezeMovesNothing(t *testing.T) {

@@ -19,25 +19,28 @@ import (
 	"github.com/vipod/vipod/shared/statefile"
 )
 
-// fill takes all space of a node's state directory and returns what frees it.
-// What becomes free while the daemons work is taken as well.
+// stateSize is how large a node's state directory is in a lab.
+const stateSize = 64 << 20
+
+// fill leaves a node's state directory no space beyond what is in use, until
+// it is told to free it.
 func (e *env) fill(node string) (free func()) {
 	e.t.Helper()
-	path := filepath.Join(e.StateDir(node), "ballast")
-	file, err := os.Create(path)
-	e.must(err)
-	e.t.Cleanup(func() { _ = file.Close() })
+	dir := e.StateDir(node)
+	resize := func(size uint64) error {
+		return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d", size))
+	}
+	free = func() { e.must(resize(stateSize)) }
+	e.t.Cleanup(free)
+	// For a while, since a document that is just being written is in use twice.
 	for end := time.Now().Add(calm); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		for size := 1 << 20; size > 0; {
-			if _, err := file.Write(make([]byte, size)); errors.Is(err, unix.ENOSPC) {
-				size /= 2
-			} else {
-				e.must(err)
-			}
+		var stat unix.Statfs_t
+		e.must(unix.Statfs(dir, &stat))
+		err := resize((stat.Blocks - stat.Bfree) * uint64(stat.Bsize))
+		if err != nil && !errors.Is(err, unix.EINVAL) { // more is in use by now
+			e.t.Fatalf("filling the state directory of %s: %v", node, err)
 		}
 	}
-	free = func() { _ = os.Remove(path); _ = file.Close() } // or has been
-	e.t.Cleanup(free)
 	return free
 }
 
@@ -47,6 +50,10 @@ func TestE2EFullStateDirectoryIsOutlived(t *testing.T) {
 	owner := e.served(name, vip)
 	s := e.during(vip, func() {
 		free := e.fill(owner)
+		e.within(soon, "elector finds no space", func() error {
+			log, err := os.ReadFile(e.LogPath(owner, ownership.Elector))
+			return errors.Join(err, want("in its log", bytes.Contains(log, []byte("no space left")), true))
+		})
 		time.Sleep(2 * takeover)
 		now := e.owned(name)
 		t.Logf("with a full state directory on %s it is on %s", owner, now)

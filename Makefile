@@ -10,7 +10,8 @@
 #	TestNetns*  a network namespace of their own, so root   make test-netns
 #	TestVM*     a virtual machine                           make test-vm
 #	TestE2E*    a lab with the real daemons and API server  make test-e2e
-#	TestModel*  minutes: random schedules of a whole cluster  make test-model
+#	TestFaults* a lab, long: faults watched from outside    make test-faults
+#	TestModel*  minutes: random schedules of a cluster      make test-model
 #	others      nothing                                     make test-unit
 #
 # A test that cannot get what it needs skips, unless VIPOD_REQUIRE_NETNS=1
@@ -113,7 +114,7 @@ test: packages test-unit test-model test-netns test-vm test-e2e ## All tests; as
 .PHONY: test-unit
 test-unit: ## Tests without privilege, fuzz seeds included
 	@echo "--- unit tests: a few minutes the first time, seconds when nothing changed"
-	$(call in_modules,$(OURS),go test -race -skip '^Test(Netns|VM|E2E|Model)' ./...)
+	$(call in_modules,$(OURS),go test -race -skip '^Test(Netns|VM|E2E|Faults|Model)' ./...)
 
 # How many random schedules the models run.
 SCHEDULES ?= 10000
@@ -151,7 +152,7 @@ test-e2e: build ## Tests of the real daemons in a lab; as root
 .PHONY: test-faults
 test-faults: build ## Faults done to a lab, watched from outside; FULL=1 for all of them; as root
 	@echo "--- faults watched from outside: at most 10 minutes, with FULL=1 an hour"
-	@cd deploy && go test -count=1 -v -timeout 180m -run '^TestE2E' ./faults \
+	@cd deploy && go test -count=1 -v -timeout 180m -run '^TestFaults' ./faults \
 		-args $(if $(FULL),-full) $(if $(CASE),-case '$(CASE)')
 
 .PHONY: bench bench-go

@@ -102,7 +102,7 @@ func newWorld(t *testing.T) *World {
 	return NewWorld(cluster, *full)
 }
 
-func TestE2EFaultsHaveTheirRightOutcome(t *testing.T) {
+func TestFaultsHaveTheirRightOutcome(t *testing.T) {
 	w := newWorld(t)
 	chosen, err := regexp.Compile(*only)
 	if err != nil {

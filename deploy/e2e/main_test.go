@@ -57,9 +57,11 @@ type sharedLab struct {
 
 var shared sharedLab
 
-// daemonEnv is added to the environment of every daemon: a control plane's
-// health is looked at often, for the tests to be short.
+// daemonEnv is added to the environment of every daemon: the ranges that no
+// VIP may be from, and a control plane's health looked at often, for the tests
+// to be short.
 var daemonEnv = []string{
+	"vipod_service_cidr=" + lab.Services4.String() + "," + lab.Services6.String(),
 	"control_plane_health_check_period_seconds=500ms",
 	"control_plane_health_check_timeout_seconds=2",
 	"control_plane_health_check_failure_threshold=2",

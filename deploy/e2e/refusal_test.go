@@ -11,6 +11,9 @@ import (
 	"github.com/vipod/vipod/deploy/lab"
 )
 
+// freeClusterIP is an address that a Service could get inside of the cluster.
+const freeClusterIP = "2001:db8:0:f::ffff"
+
 // annotationsMax is how many bytes the API server takes in all annotations of
 // an object, keys and values.
 const annotationsMax = 256 * 1024
@@ -31,6 +34,7 @@ func TestE2EHostileServicesAreRefusedWithAnEvent(t *testing.T) {
 		{"api-server", lab.APIAddrs().V4.String(), []string{"AddressRefused", "API server"}},
 		{"control-plane", lab.ControlPlaneVIP().V6.String(), []string{"AddressRefused", "control plane"}},
 		{"cluster-ip", clusterIP, []string{"AddressRefused", "cluster IP"}},
+		{"service-cidr", freeClusterIP, []string{"AddressRefused", "Service CIDR"}},
 		{"loopback", "127.0.0.1", []string{"AddressRefused", "loopback"}},
 		{"multicast", "ff02::1", []string{"AddressRefused", "multicast"}},
 		{"unspecified", "0.0.0.0", []string{"NotSupported", "0.0.0.0"}},

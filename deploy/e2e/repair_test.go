@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os/exec"
@@ -86,7 +87,7 @@ func (e *env) whole(node string, vip lab.Addrs) error {
 		}
 		out, err := e.Exec(e.ctx, node, "nft", "list", "set", "netdev", "vipod_fence", set)
 		if err != nil || !strings.Contains(string(out), ip.String()) {
-			return fmt.Errorf("%s is not behind the fence: %v", ip, err)
+			return errors.Join(fmt.Errorf("%s is not behind the fence", ip), err)
 		}
 	}
 	return nil

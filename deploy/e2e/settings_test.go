@@ -51,7 +51,7 @@ func TestE2ESettingsOfANodeAreKubeVIPs(t *testing.T) {
 func TestE2EWrongSettingsAreRefusedByName(t *testing.T) {
 	e := beside(t)
 	file := filepath.Join("/run/vipod-lab", e.Name(), "wrong.yaml")
-	e.must(os.WriteFile(file, []byte("svc_enable: true\nvip_interfase: eth0\n"), 0o644))
+	e.must(os.WriteFile(file, []byte("svc_enable: true\nvip_interfaze: eth0\n"), 0o644))
 	for _, c := range []struct {
 		vars, flags string
 		want        []string
@@ -63,7 +63,7 @@ func TestE2EWrongSettingsAreRefusedByName(t *testing.T) {
 		{"svc_enable=true vip_leaseduration=0", "", []string{"vip_leaseduration", "2s"}},
 		{"svc_enable=true bgp_enable=true", "", []string{"bgp_enable", "BGP"}},
 		{"cp_enable=true", "", []string{"address", "missing"}},
-		{"config_file=" + file, "", []string{"wrong.yaml", "line 2", "vip_interfase", "vip_interface"}},
+		{"config_file=" + file, "", []string{"wrong.yaml", "line 2", "vip_interfaze", "vip_interface"}},
 		// A flag wins over the environment: what is wrong there does not count.
 		{"svc_enable=true vip_leaseduration=4", "--leaseDuration=1", []string{"leaseDuration"}},
 	} {

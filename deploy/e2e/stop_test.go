@@ -26,6 +26,11 @@ func TestE2EStoppedNodeHandsOverWithoutLoss(t *testing.T) {
 	e := begin(t)
 	vip, name := e.vip(), "stopped"
 	owner := e.served(name, vip)
+	// One that must live where the first does.
+	e.annotate(name, annotationGroup, "stopped")
+	e.create(lab.ServiceSpec{Name: "companion", VIPs: e.vip().Slice(), Pods: e.allPods(),
+		Annotations: map[string]string{annotationGroup: "stopped"}})
+	e.must(want("the companion's owner", e.owned("companion"), owner))
 	removed := e.watchRemovals(owner)
 	var successor string
 	s := e.watch(withUDP(vip), func() {
@@ -34,6 +39,7 @@ func TestE2EStoppedNodeHandsOverWithoutLoss(t *testing.T) {
 		successor = e.moved(name, owner)
 	}).changedHands(1).lost(5)
 	e.told(soon, name, "OwnerChanged", successor, owner)
+	e.must(want("the companion's owner", e.moved("companion", owner), successor))
 	for _, seen := range s.seen {
 		gone, claimed := removed.of(seen.IP), seen.ClaimsOf(e.mac(successor), time.Time{})
 		if len(gone) != 1 || len(claimed) == 0 {

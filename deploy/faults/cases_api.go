@@ -23,10 +23,10 @@ func refusals() []Case {
 	hold := LeaseDuration + 2*time.Second
 	return []Case{
 		{Name: "API answers 503 to the owner", Want: moves, Hold: hold, Fault: refuse(http.StatusServiceUnavailable)},
-		{Name: "API answers 429 to the owner", Want: moves, Hold: hold, Fault: refuse(http.StatusTooManyRequests)},
-		{Name: "API answers 503 to the owner for less than D", Want: stays, Hold: 1500 * time.Millisecond, Settle: LeaseDuration,
+		{Name: "API answers 429 to the owner", Long: true, Want: moves, Hold: hold, Fault: refuse(http.StatusTooManyRequests)},
+		{Name: "API answers 503 to the owner for less than D", Long: true, Want: stays, Hold: 1500 * time.Millisecond, Settle: LeaseDuration,
 			Fault: refuse(http.StatusServiceUnavailable)},
-		{Name: "etcd hangs for longer than D", Want: back, Faulty: everyNode, Hold: hold, Fault: pauseEtcd},
+		{Name: "etcd hangs for longer than D", Long: true, Want: back, Faulty: everyNode, Hold: hold, Fault: pauseEtcd},
 		{Name: "ServiceAccount deleted, then new tokens", Faulty: everyNode, Hold: hold, Fault: revoke,
 			Want: Expectation{Outcome: Back, Bound: 2 * time.Second, Hands: 1, Fence: 2 * LeaseDuration}},
 	}

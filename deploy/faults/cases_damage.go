@@ -22,31 +22,34 @@ func damages() []Case {
 	lost := Expectation{Outcome: Moves, Bound: takeover, Hands: 1, Rate: recoverRate}
 	return []Case{
 		{Name: "ip addr flush", Want: repair, Settle: time.Second, Fault: flushAddresses},
-		{Name: "nft delete table", Want: stays, Settle: time.Second,
+		{Name: "nft delete table", Long: true, Want: stays, Settle: time.Second,
 			Fault: func(ctx context.Context, w *World) error {
 				return w.in(ctx, w.Owner, "nft delete table netdev vipod_fence")
 			}},
 		{Name: "nft flush ruleset", Want: repair, Settle: time.Second, Fault: flushRuleset},
 		// The flow in flight begins anew: kube-proxy's rules are asked again.
-		{Name: "conntrack -F", Want: repair, Settle: time.Second,
+		{Name: "conntrack -F", Long: true, Want: repair, Settle: time.Second,
 			Fault: func(ctx context.Context, w *World) error { return w.in(ctx, w.Owner, "conntrack -F") }},
 		{Name: "state directory full", Want: lost, Hold: LeaseDuration + 2*time.Second, Fault: fill},
-		{Name: "state directory read-only", Want: lost, Hold: LeaseDuration + 2*time.Second, Fault: readOnly},
+		{Name: "state directory read-only", Long: true, Want: lost, Hold: LeaseDuration + 2*time.Second, Fault: readOnly},
 		{Name: "VIP document truncated", Want: stays, Hold: time.Second, Fault: spoil(func(b []byte) []byte { return b[:len(b)/2] })},
-		{Name: "VIP document empty", Want: stays, Hold: time.Second, Fault: spoil(func([]byte) []byte { return nil })},
+		{Name: "VIP document empty", Long: true, Want: stays, Hold: time.Second, Fault: spoil(func([]byte) []byte { return nil })},
 		{Name: "VIP document with a flipped bit", Want: stays, Hold: time.Second, Fault: spoil(func(b []byte) []byte {
 			b[0] ^= 1 // '{' becomes 'z'
 			return b
 		})},
-		{Name: "VIP document huge", Want: stays, Hold: time.Second, Fault: huge},
+		{Name: "VIP document huge", Long: true, Want: stays, Hold: time.Second, Fault: huge},
 		{Name: "VIP document of another uid", Want: stays, Hold: time.Second, Fault: stolen},
 	}
 }
 
 // flushAddresses is what an operator does; the node's own addresses are given
-// back at once.
+// back at once, which cannot be done with those that the kernel made itself.
 func flushAddresses(ctx context.Context, w *World) error {
-	return errors.Join(w.in(ctx, w.Owner, "ip addr flush dev eth0"), w.Heal(ctx, w.Owner))
+	return errors.Join(
+		w.in(ctx, w.Owner, "ip -4 addr flush dev eth0"),
+		w.in(ctx, w.Owner, "ip -6 addr flush dev eth0 scope global"),
+		w.Heal(ctx, w.Owner))
 }
 
 // flushRuleset gives back at once what is not vipod's.

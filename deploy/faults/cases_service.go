@@ -24,9 +24,9 @@ func services() []Case {
 			Faulty: everyNode, Pods: []string{"p1"}, Policy: corev1.ServiceExternalTrafficPolicyLocal, Fault: endEndpoints},
 		{Name: "Service changes its type there and back", Want: Expectation{Outcome: Back, Bound: 2 * time.Second, Hands: 10},
 			Faulty: everyNode, Fault: flipType},
-		{Name: "Service changes its addresses there and back", Want: Expectation{Outcome: Back, Bound: 2 * time.Second, Hands: 10},
+		{Name: "Service changes its addresses there and back", Long: true, Want: Expectation{Outcome: Back, Bound: 2 * time.Second, Hands: 10},
 			Faulty: everyNode, Fault: flipAddresses},
-		{Name: "300 Services created and deleted at once", Want: unhurt, Faulty: nobody, Settle: 2 * time.Second, Fault: burst},
+		{Name: "300 Services created and deleted at once", Long: true, Want: unhurt, Faulty: nobody, Settle: 2 * time.Second, Fault: burst},
 		{Name: "pods of all nodes restarted in turn", Settle: 2 * time.Second,
 			Faulty: everyNode, Want: Expectation{Outcome: Either, Bound: 250 * time.Millisecond, Hands: 3, Rate: recoverRate}, Fault: roll},
 	}

@@ -99,8 +99,21 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 		},
 		{
 			"questions lost though it must stay", stays,
-			[]Event{claims("n1", 10, 12000), {At: at(12000), Kind: Lost, Addr: vip, N: 1, Text: "udp"}},
+			[]Event{claims("n1", 10, 12000), {At: at(12000), Kind: Lost, Addr: vip, N: 1, Text: "icmp"}},
 			[]string{"1 questions lost"},
+		},
+		{
+			"as many questions lost as of those that no fault is about", stays,
+			[]Event{
+				claims("n1", 10, 12000), {At: at(12000), Kind: Lost, Addr: vip, N: 2, Text: "icmp"},
+				{At: at(5000), Until: at(5100), Kind: Noise, N: 2}, silent(5000, 5340),
+			},
+			nil,
+		},
+		{
+			"silence longer than the machine's", stays,
+			[]Event{claims("n1", 10, 12000), {At: at(5000), Until: at(5100), Kind: Noise}, silent(5000, 5360)},
+			[]string{"silent for 360ms"},
 		},
 		{
 			"old epoch", moves,

@@ -26,6 +26,10 @@ const (
 	Silence Kind = "silence"
 	// Lost is how many questions N of the kind Text at Addr got no answer.
 	Lost Kind = "lost"
+	// Noise is that of the machine that all this runs on: N questions at an
+	// address that no fault is about were lost, the longest silence was from
+	// At to Until.
+	Noise Kind = "noise"
 	// Begin is when the fault began at Node, End when it ended.
 	Begin Kind = "begin"
 	End   Kind = "end"

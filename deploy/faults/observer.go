@@ -45,6 +45,9 @@ type prober struct {
 	kind string
 }
 
+// noise is what kind the questions at the router are.
+const noise = "noise"
+
 // Observe starts to look at the addresses. Those of udp are asked for by
 // datagrams through kube-proxy too.
 func Observe(l *lab.Lab, ports []string, addrs, udp []netip.Addr) (*Observer, error) {
@@ -92,6 +95,12 @@ func (o *Observer) capture(ports []string, addrs []netip.Addr) error {
 }
 
 func (o *Observer) ask(addrs, udp []netip.Addr) error {
+	// What becomes of questions at the router shows what the machine adds.
+	p, err := probe.Start(probe.Options{Iface: iface, Target: lab.RouterAddrs().V4, Silence: noted})
+	if err != nil {
+		return err
+	}
+	o.probers = append(o.probers, prober{p, lab.RouterAddrs().V4, noise})
 	for _, addr := range addrs {
 		for kind, port := range map[string]uint16{"icmp": 0, "udp": lab.UDPPort} {
 			if port != 0 && !slices.Contains(udp, addr) {
@@ -146,6 +155,14 @@ func (o *Observer) Claimant(addr netip.Addr) (port string) {
 func (o *Observer) Stop() History {
 	for i, p := range o.probers {
 		r := p.Stop()
+		if p.kind == noise {
+			e := Event{At: r.GapStart, Until: r.GapStart.Add(r.Gap), Kind: Noise}
+			if i < len(o.lost) {
+				e.N = int64(max(0, r.Lost()-o.lost[i]))
+			}
+			o.note(e)
+			continue
+		}
 		for _, s := range r.Silences {
 			o.note(Event{At: s.From, Until: s.To, Kind: Silence, Addr: p.addr, Text: p.kind})
 		}

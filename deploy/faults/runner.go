@@ -55,8 +55,10 @@ type Result struct {
 	Case     Case
 	Measured time.Duration
 	Rate     float64
-	// Lost are the questions lost, of the worst address and kind.
-	Lost int64
+	// Lost are the ICMP questions lost, of the worst address; Noise those at an
+	// address that no fault is about, and Stall the longest silence of it.
+	Lost, Noise int64
+	Stall       time.Duration
 	// Moved says whether an address changed hands.
 	Moved      bool
 	Violations []Violation
@@ -87,7 +89,12 @@ func (w *World) Run(ctx context.Context, c Case, dir string) Result {
 	r.Violations = Check(h, c.Want)
 	r.Measured = measured(h, c.Want)
 	for _, e := range h.of(Lost) {
-		r.Lost = max(r.Lost, e.N)
+		if e.Text == "icmp" {
+			r.Lost = max(r.Lost, e.N)
+		}
+	}
+	for _, e := range h.of(Noise) {
+		r.Noise, r.Stall = e.N, e.Until.Sub(e.At)
 	}
 	for _, e := range h.of(Requests) {
 		r.Rate = Rate(e)
@@ -278,14 +285,14 @@ func (w *World) compare(ctx context.Context, before snapshot, h *History) error 
 // Table returns the results, a line each, and below it what was wrong.
 func Table(results []Result) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%-44s %-7s %9s %9s %-6s %7s %s\n", "case", "right", "bound", "measured", "seen", "req/s", "verdict")
+	fmt.Fprintf(&text, "%-52s %-7s %9s %9s %-6s %6s %14s %s\n", "case", "right", "bound", "measured", "seen", "req/s", "noise", "verdict")
 	for _, r := range results {
 		seen := "stayed"
 		if r.Moved {
 			seen = "moved"
 		}
-		fmt.Fprintf(&text, "%-44s %-7s %9s %9s %-6s %7.1f %s\n", r.Case.Name, r.Case.Want.Outcome, bound(r.Case.Want),
-			r.measured(), seen, r.Rate, r.Verdict())
+		fmt.Fprintf(&text, "%-52s %-7s %9s %9s %-6s %6.1f %14s %s\n", r.Case.Name, r.Case.Want.Outcome, bound(r.Case.Want),
+			r.measured(), seen, r.Rate, fmt.Sprintf("%d lost, %dms", r.Noise, r.Stall.Milliseconds()), r.Verdict())
 	}
 	for _, r := range slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return r.Verdict() == "ok" || r.Verdict() == "not taken" }) {
 		fmt.Fprintf(&text, "\n%s (%s):\n", r.Case.Name, r.File)

@@ -10,7 +10,9 @@ import (
 )
 
 // writeFiles writes what changed of the documents. When a document cannot be
-// written there is no new grant: it might cover what is no longer owned.
+// written there is no new grant: it might cover what is no longer owned. As
+// long as vipd gets none the Lease is not renewed either, see judge: a node
+// that cannot serve must not keep others from it.
 func (r *Reconciler) writeFiles(now time.Duration) {
 	r.retryAt = 0
 	err := r.writeDocuments()
@@ -21,13 +23,20 @@ func (r *Reconciler) writeFiles(now time.Duration) {
 		err = r.writeNode()
 	}
 	r.reportSelf(now, err)
-	if err != nil {
-		wait := r.retry.Failed()
-		r.retryBy(now + wait)
-		r.Log.Error("writing the state directory", "err", err, "retry", wait.Round(time.Millisecond))
-		return
+	switch {
+	case err != nil:
+		r.retryBy(now + r.retry.Failed())
+		if !r.unwritten { // once, and not at every attempt
+			r.Log.Error("cannot write the state directory", "err", err)
+		}
+	case r.unwritten:
+		r.retryBy(now) // to renew again
+		r.Log.Info("the state directory can be written again")
+		fallthrough
+	default:
+		r.retry.Reset()
 	}
-	r.retry.Reset()
+	r.unwritten = err != nil
 }
 
 // writeDocuments writes the VIP documents that changed.

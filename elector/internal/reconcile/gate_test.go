@@ -3,6 +3,8 @@ package reconcile
 import (
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/vipod/vipod/elector/internal/claim"
 	"github.com/vipod/vipod/elector/internal/kube"
+	"github.com/vipod/vipod/shared/ownership"
 )
 
 func TestArpdDownDrainsTheNode(t *testing.T) {
@@ -59,6 +62,26 @@ func TestArpdWhosePassesFailDrainsTheNode(t *testing.T) {
 	node := c.served(t, "web", "203.0.113.10")
 	c.nodes[node].arpdBad.Store(true)
 	eventually(t, patience, "moved", func() bool { o := c.wire.owner("203.0.113.10"); return o != "" && o != node })
+}
+
+func TestStateDirectoryThatCannotBeWrittenLetsTheLeaseRunOut(t *testing.T) {
+	c := newTestCluster(t, 2, nil)
+	c.loadBalancer("web", "203.0.113.10", "n1")
+	node := c.served(t, "web", "203.0.113.10")
+	// Nothing can be renamed over a directory.
+	grant := filepath.Join(ownership.Dir(c.nodes[node].dir, ownership.Elector), "grant.json")
+	eventually(t, patience, "the grant is in the way", func() bool { return os.Remove(grant) == nil && os.Mkdir(grant, 0o750) == nil })
+	var other string
+	eventually(t, patience, "moved", func() bool { other = c.wire.owner("203.0.113.10"); return other != "" && other != node })
+	time.Sleep(testDuration)
+	if o := c.wire.owner("203.0.113.10"); o != other {
+		t.Errorf("the address went on to %q", o)
+	}
+	if err := os.Remove(grant); err != nil {
+		t.Fatal(err)
+	}
+	c.nodes[other].arpdUp.Store(false)
+	eventually(t, patience, "the node serves again", func() bool { return c.wire.owner("203.0.113.10") == node })
 }
 
 func TestVipdRestartMovesNothing(t *testing.T) {

@@ -72,9 +72,10 @@ func (r *Reconciler) wish(now time.Duration) {
 	}
 }
 
-// judge decides whether this node can serve at all. Without vipd nothing can
-// be muted, so that nothing can be released either: renewals stop, and what is
-// owned stays until the grant has ended or vipd is back.
+// judge decides whether this node can serve at all. Without vipd, or without
+// documents for it, nothing can be muted, so that nothing can be released
+// either: renewals stop, and what is owned stays until the grant has ended or
+// the trouble has.
 func (r *Reconciler) judge(now time.Duration) wish {
 	components := r.Config.Components
 	vipdOpen, vipdWhy, vipdUntil := r.vipd.open(now, slices.Contains(components, ownership.Vipd),
@@ -90,10 +91,12 @@ func (r *Reconciler) judge(now time.Duration) wish {
 		r.notReady = vipdWhy
 	case !arpdOpen:
 		r.notReady = arpdWhy
+	case r.unwritten:
+		r.notReady = "the state directory cannot be written"
 	}
-	w := wish{told: true, plan: r.planned, suspended: !vipdOpen && r.vipd.proven}
+	w := wish{told: true, plan: r.planned, suspended: !vipdOpen && r.vipd.proven || r.unwritten}
 	owning := now < r.machine.Grant() || r.lock != nil && now < r.lock.Grant()
-	w.ready = r.stopping.since == 0 && arpdOpen && (vipdOpen || w.suspended && owning)
+	w.ready = r.stopping.since == 0 && arpdOpen && (vipdOpen && !r.unwritten || w.suspended && owning)
 	if cp := r.out.ControlPlane; cp != nil {
 		w.controlled = w.ready && cp.Eligible
 	}

@@ -59,6 +59,7 @@ type Reconciler struct {
 	leaseErr   string // of its last write
 	retry      trigger.Backoff
 	retryAt    time.Duration // when a failed write of a file is tried again
+	unwritten  bool          // the last write of the files failed
 	before     map[netip.Addr]claim.Phase
 	lockBefore claim.Phase
 	observe
@@ -102,7 +103,9 @@ func (r *Reconciler) resume(now time.Duration, previous intent.Previous) {
 	for _, err := range previous.Problems {
 		r.Log.Error("reading what an earlier process left", "err", err)
 	}
-	if r.doubt = len(previous.Problems) > 0; r.doubt {
+	// Without a grant of this boot, nothing is known of what an earlier pod,
+	// whose state directory went with it, left in the kernel under its own.
+	if r.doubt = len(previous.Problems) > 0 || len(previous.Grant) == 0; r.doubt {
 		r.wait(now, true)
 		return
 	}

@@ -97,7 +97,8 @@ func (e *env) end() {
 		e.t.Errorf("mending the lab: %v", err)
 		return
 	}
-	for _, name := range slices.Clone(e.services) {
+	// The newest first: it may wait for an older one's address.
+	for _, name := range slices.Backward(slices.Clone(e.services)) {
 		e.remove(name)
 	}
 }

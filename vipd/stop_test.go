@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"syscall"
@@ -11,14 +12,13 @@ import (
 	"github.com/vipod/vipod/shared/netsafe"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
-	"github.com/vipod/vipod/shared/sock"
 )
 
-func TestReplacedContainerLeavesEverythingForItsSuccessor(t *testing.T) {
+func TestNetnsReplacedContainerLeavesEverythingForItsSuccessor(t *testing.T) {
 	r, a := serving(t, time.Hour)
-	r.answerAsElector()
-	r.signal(syscall.SIGTERM)
-	if took := r.exited(); took > 5*time.Second {
+	r.Serve(ownership.Elector, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	r.Signal(syscall.SIGTERM)
+	if took := r.Exited(); took > 5*time.Second {
 		t.Errorf("took %s", took)
 	}
 	if !r.has(vip4) || !r.has(vip6) || !a.answered(vip4, patience) {
@@ -26,15 +26,15 @@ func TestReplacedContainerLeavesEverythingForItsSuccessor(t *testing.T) {
 	}
 }
 
-func TestStoppedPodLeavesNothing(t *testing.T) {
+func TestNetnsStoppedPodLeavesNothing(t *testing.T) {
 	r, _ := serving(t, time.Hour)
-	r.answerAsElector()
+	r.Serve(ownership.Elector, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	r.writeNode(func(n *schema.Node) { n.Phase = schema.PhaseStopping })
-	r.signal(syscall.SIGTERM)
+	r.Signal(syscall.SIGTERM)
 	r.vip("default.web", schema.StateDraining, vip4, vip6)
 	r.eventually("muted after SIGTERM", func() bool { return r.is("default.web", schema.ConditionMuted) })
 	r.writeNode(func(n *schema.Node) { n.Phase = schema.PhaseStopped })
-	r.exited()
+	r.Exited()
 	if r.has(vip4) || r.has(vip6) {
 		t.Error("addresses are left")
 	}
@@ -43,20 +43,20 @@ func TestStoppedPodLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestSIGKILLAtAnyMomentThenRestartConverges(t *testing.T) {
+func TestNetnsSIGKILLAtAnyMomentThenRestartConverges(t *testing.T) {
 	r := newRig(t)
 	r.synced()
-	r.grant(time.Hour)
+	r.Grant(time.Hour)
 	for i := range 12 {
 		ip := fmt.Sprintf("203.0.113.%d", i+1)
 		r.vip("default.web", schema.StateActive, ip, vip6)
-		r.start()
+		r.Start()
 		for end := time.Now().Add(time.Duration(i*17) * time.Millisecond); time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
-		r.kill()
+		r.Kill()
 	}
-	r.start()
+	r.Start()
 	r.eventually("converged", func() bool { return r.is("default.web", schema.ConditionPresent) })
 	list, err := netsafe.Addresses()
 	r.check(err)
@@ -71,11 +71,11 @@ func TestSIGKILLAtAnyMomentThenRestartConverges(t *testing.T) {
 	}
 }
 
-func TestHundredVIPsAreMutedInOneGo(t *testing.T) {
+func TestNetnsHundredVIPsAreMutedInOneGo(t *testing.T) {
 	r := newRig(t)
 	r.synced()
-	r.grant(time.Hour)
-	r.start()
+	r.Grant(time.Hour)
+	r.Start()
 	keys := make([]string, 100)
 	write := func(state schema.State) {
 		for i := range keys {
@@ -90,37 +90,28 @@ func TestHundredVIPsAreMutedInOneGo(t *testing.T) {
 	}
 	write(schema.StateActive)
 	r.eventually("present", all(schema.ConditionPresent))
-	r.signal(syscall.SIGSTOP) // so that one pass sees all documents
+	r.Signal(syscall.SIGSTOP) // so that one pass sees all documents
 	write(schema.StateDraining)
-	r.signal(syscall.SIGCONT)
+	r.Signal(syscall.SIGCONT)
 	t.Logf("100 VIPs muted after %s", r.eventually("muted", all(schema.ConditionMuted)))
 }
 
-func TestSubcommandsAnswerFromTheSocket(t *testing.T) {
+func TestNetnsSubcommandsAnswerFromTheSocket(t *testing.T) {
 	r, _ := serving(t, time.Hour)
-	ask := func(args ...string) string {
-		t.Helper()
-		cmd := r.process(ownership.Vipd, asDaemon+"=1", append(args, "--state-dir", r.state)...)
-		cmd.Stdout, cmd.Stderr = nil, nil
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%v: %v", args, err)
-		}
-		return string(out)
-	}
-	table := ask("status")
+	table := r.Run("status")
 	for _, part := range []string{"default.web", vip4, vip6, "active", "node"} {
 		if !strings.Contains(table, part) {
 			t.Errorf("status lacks %q:\n%s", part, table)
 		}
 	}
-	ask("healthz")
+	r.Run("healthz")
+	r.Run("readyz")
 	t.Logf("\n%s", table)
-	body, err := sock.NewClient(r.state, ownership.Vipd).Get(t.Context(), "/metrics")
+	body, err := r.Ask("/metrics")
 	r.check(err)
 	for _, name := range []string{`vipod_vipd_addresses{state="present"} 2`, `vipod_vipd_fence_remaining_seconds{grant="node"} 3`,
 		"vipod_vipd_reconcile_total", "vipod_vipd_documents_rejected_total 0"} {
-		if !strings.Contains(string(body), name) {
+		if !strings.Contains(body, name) {
 			t.Errorf("metrics lack %s", name)
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net"
 	"net/netip"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/vipod/vipod/shared/netsafe/nstest"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
+	"github.com/vipod/vipod/vipd/internal/reconcile"
 )
 
 const (
@@ -28,17 +30,24 @@ func serving(t *testing.T, hold time.Duration) (*rig, *asker) {
 	r := newRig(t)
 	a := newAsker(r)
 	r.synced()
-	r.grant(hold)
+	r.Grant(time.Hour)
 	r.vip("default.web", schema.StateActive, vip4, vip6)
-	r.start()
+	r.Start()
 	r.eventually("VIP present", func() bool { return r.is("default.web", schema.ConditionPresent) })
 	if !a.answered(vip4, patience) || !a.answered(vip6, patience) {
 		t.Fatal("an active VIP is not answered for")
 	}
+	r.Grant(hold)
+	r.eventually("the kernel has the grant", func() bool {
+		var answer reconcile.Report
+		body, err := r.Ask("/status")
+		return err == nil && json.Unmarshal([]byte(body), &answer) == nil && len(answer.VIPs) == 1 &&
+			answer.VIPs[0].GrantLeft <= hold.Seconds()
+	})
 	return r, a
 }
 
-func TestActiveVIPIsTaggedDeprecatedFencedAndAnswered(t *testing.T) {
+func TestNetnsActiveVIPIsTaggedDeprecatedFencedAndAnswered(t *testing.T) {
 	r, _ := serving(t, time.Hour)
 	for _, ip := range []string{vip4, vip6} {
 		a, ok := r.address(ip)
@@ -59,9 +68,9 @@ func TestActiveVIPIsTaggedDeprecatedFencedAndAnswered(t *testing.T) {
 	}
 }
 
-func TestFenceClosesByItselfWhileTheProcessIsFrozen(t *testing.T) {
+func TestNetnsFenceClosesByItselfWhileTheProcessIsFrozen(t *testing.T) {
 	r, a := serving(t, 2*time.Second)
-	r.signal(syscall.SIGSTOP)
+	r.Signal(syscall.SIGSTOP)
 	end := time.Now().Add(2 * time.Second)
 	for time.Now().Before(end) {
 		time.Sleep(10 * time.Millisecond)
@@ -79,8 +88,8 @@ func TestFenceClosesByItselfWhileTheProcessIsFrozen(t *testing.T) {
 			t.Errorf("the node's own %s is not answered for", own)
 		}
 	}
-	r.grant(time.Hour)
-	r.signal(syscall.SIGCONT)
+	r.Grant(time.Hour)
+	r.Signal(syscall.SIGCONT)
 	for _, ip := range []string{vip4, vip6} {
 		if !a.answered(ip, patience) {
 			t.Errorf("%s is not answered for after a new grant", ip)
@@ -88,10 +97,10 @@ func TestFenceClosesByItselfWhileTheProcessIsFrozen(t *testing.T) {
 	}
 }
 
-func TestRenewedGrantKeepsTheFenceOpen(t *testing.T) {
+func TestNetnsRenewedGrantKeepsTheFenceOpen(t *testing.T) {
 	r, a := serving(t, time.Second)
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
-		r.grant(time.Second)
+		r.Grant(time.Second)
 		time.Sleep(300 * time.Millisecond)
 	}
 	if !a.answered(vip4, 300*time.Millisecond) {
@@ -99,7 +108,7 @@ func TestRenewedGrantKeepsTheFenceOpen(t *testing.T) {
 	}
 }
 
-func TestDrainingMutesButServesWhoKnowsTheWay(t *testing.T) {
+func TestNetnsDrainingMutesButServesWhoKnowsTheWay(t *testing.T) {
 	r, a := serving(t, time.Hour)
 	for _, ip := range []string{vip4, vip6} {
 		if !reaches(r, r.peer, ip) {
@@ -119,11 +128,11 @@ func TestDrainingMutesButServesWhoKnowsTheWay(t *testing.T) {
 	}
 	r.vip("default.web", schema.StateWithdrawn, vip4, vip6)
 	r.eventually("addresses gone", func() bool { return !r.has(vip4) && !r.has(vip6) })
-	r.drop("default.web")
+	r.DropVIP("default.web")
 	r.eventually("status gone", func() bool { _, err := r.status("default.web"); return err != nil })
 }
 
-func TestMuteAlsoStopsQuestionsFromTheVIP(t *testing.T) {
+func TestNetnsMuteAlsoStopsQuestionsFromTheVIP(t *testing.T) {
 	r, a := serving(t, time.Hour)
 	// To a neighbor that nobody has seen, the kernel asks with the packet's
 	// own source.
@@ -153,17 +162,17 @@ func TestMuteAlsoStopsQuestionsFromTheVIP(t *testing.T) {
 }
 
 func (r *rig) seenNode() schema.Observed {
-	return schema.Observed{Instance: r.elector.Instance(), Generation: r.node.Generation}
+	return r.node.Seen()
 }
 
-func TestSIGKILLAndRestartAdoptsWithoutAFlap(t *testing.T) {
+func TestNetnsSIGKILLAndRestartAdoptsWithoutAFlap(t *testing.T) {
 	r, a := serving(t, time.Hour)
 	before, _ := r.address(vip4)
-	r.kill()
+	r.Kill()
 	if !a.answered(vip4, patience) {
 		t.Error("silent when only vipd died")
 	}
-	r.start()
+	r.Start()
 	r.eventually("adopted", func() bool { return r.self().Instance != "" && r.is("default.web", schema.ConditionPresent) })
 	after, ok := r.address(vip4)
 	if !ok || after.Valid > before.Valid {
@@ -171,11 +180,11 @@ func TestSIGKILLAndRestartAdoptsWithoutAFlap(t *testing.T) {
 	}
 }
 
-func TestSweepWaitsUntilTheDocumentsAreComplete(t *testing.T) {
+func TestNetnsSweepWaitsUntilTheDocumentsAreComplete(t *testing.T) {
 	r := newRig(t)
 	leftover := netsafe.Address{LinkIndex: r.ns.Index(t, "v0"), Prefix: netip.MustParsePrefix("203.0.113.9/32"), Protocol: protocol, Valid: netsafe.Forever}
 	r.check(netsafe.AddAddress(leftover))
-	r.start()
+	r.Start()
 	r.eventually("started", func() bool { return len(r.self().Conditions) > 0 })
 	if c, _ := schema.FindCondition(r.self().Conditions, schema.ConditionReady); c.Status != schema.Unknown {
 		t.Errorf("without a node document: %+v", c)
@@ -193,15 +202,15 @@ func TestSweepWaitsUntilTheDocumentsAreComplete(t *testing.T) {
 	r.eventually("swept", func() bool { return !r.has("203.0.113.9") })
 }
 
-func TestForeignAddressIsNeverTouched(t *testing.T) {
+func TestNetnsForeignAddressIsNeverTouched(t *testing.T) {
 	r := newRig(t)
 	r.ns.Add(t, "v0", vip4+"/24")
 	r.ns.Add(t, "v0", vip6+"/64")
 	before4, _ := r.address(vip4)
 	r.synced()
-	r.grant(time.Hour)
+	r.Grant(time.Hour)
 	r.vip("default.web", schema.StateActive, vip4, vip6)
-	r.start()
+	r.Start()
 	r.eventually("refused", func() bool { return r.absentBecause("ForeignAddress") })
 	a := newAsker(r)
 	if !a.answered(vip4, patience) || !a.answered(vip6, patience) {
@@ -212,7 +221,7 @@ func TestForeignAddressIsNeverTouched(t *testing.T) {
 	if a.answered(vip4, 300*time.Millisecond) || a.answered(vip6, 300*time.Millisecond) {
 		t.Error("a foreign address is claimed although its VIP leaves")
 	}
-	r.drop("default.web")
+	r.DropVIP("default.web")
 	r.eventually("status gone", func() bool { _, err := r.status("default.web"); return err != nil })
 	if after, _ := r.address(vip4); after != before4 {
 		t.Errorf("foreign address is now %+v, was %+v", after, before4)
@@ -225,7 +234,7 @@ func TestForeignAddressIsNeverTouched(t *testing.T) {
 	}
 }
 
-func TestOutsideDamageIsRepaired(t *testing.T) {
+func TestNetnsOutsideDamageIsRepaired(t *testing.T) {
 	r, a := serving(t, time.Hour)
 	for name, damage := range map[string]func(){
 		"ip address flush": func() {
@@ -262,7 +271,7 @@ func TestOutsideDamageIsRepaired(t *testing.T) {
 	}
 }
 
-func TestLinkMadeAnewGetsAddressesAndFence(t *testing.T) {
+func TestNetnsLinkMadeAnewGetsAddressesAndFence(t *testing.T) {
 	r, _ := serving(t, time.Hour)
 	r.ns.Delete(t, "v0")
 	r.eventually("seen gone", func() bool { return r.absentBecause("LinkMissing") })
@@ -275,13 +284,13 @@ func TestLinkMadeAnewGetsAddressesAndFence(t *testing.T) {
 	if !a.answered(vip4, patience) {
 		t.Error("not answered for on the new link")
 	}
-	r.grant(-time.Second)
+	r.Grant(-time.Second)
 	if r.eventually("closed", func() bool { return !a.answered(vip4, 100*time.Millisecond) }); !r.has(vip4) {
 		t.Error("the address left the kernel: the test shows nothing")
 	}
 }
 
-func TestVIPIsNeverTheSourceOfTheNodesOwnConnections(t *testing.T) {
+func TestNetnsVIPIsNeverTheSourceOfTheNodesOwnConnections(t *testing.T) {
 	r, _ := serving(t, time.Hour)
 	r.ns.AddDefault(t, "v0", netip.MustParseAddr("198.51.100.2"))
 	r.ns.AddDefault(t, "v0", netip.MustParseAddr("2001:db8::2"))
@@ -298,33 +307,33 @@ func TestVIPIsNeverTheSourceOfTheNodesOwnConnections(t *testing.T) {
 	}
 }
 
-func TestSharedAddressStaysUntilTheLastDocumentLeaves(t *testing.T) {
+func TestNetnsSharedAddressStaysUntilTheLastDocumentLeaves(t *testing.T) {
 	r, _ := serving(t, time.Hour)
 	r.vip("default.other", schema.StateActive, vip4)
 	r.eventually("second present", func() bool { return r.is("default.other", schema.ConditionPresent) })
-	r.drop("default.web")
+	r.DropVIP("default.web")
 	r.eventually("first status gone", func() bool { _, err := r.status("default.web"); return err != nil })
 	if !r.has(vip4) || r.has(vip6) {
 		t.Errorf("shared there: %t, other there: %t", r.has(vip4), r.has(vip6))
 	}
-	r.drop("default.other")
+	r.DropVIP("default.other")
 	r.eventually("gone", func() bool { return !r.has(vip4) })
 }
 
-func TestAddressWithoutAGrantIsNotAdded(t *testing.T) {
+func TestNetnsAddressWithoutAGrantIsNotAdded(t *testing.T) {
 	r := newRig(t)
 	r.synced()
 	r.vip("default.web", schema.StateActive, vip4)
-	r.start()
+	r.Start()
 	r.eventually("refused", func() bool { return r.absentBecause("NotGranted") })
-	r.grant(time.Hour)
+	r.Grant(time.Hour)
 	r.eventually("present", func() bool { return r.is("default.web", schema.ConditionPresent) })
 }
 
-func TestBadDocumentKeepsTheLastGoodOneInForce(t *testing.T) {
+func TestNetnsBadDocumentKeepsTheLastGoodOneInForce(t *testing.T) {
 	r, _ := serving(t, time.Hour)
-	path := filepath.Join(ownership.VIPs(r.state, ownership.Elector), "default.web.json")
-	r.asElector(func() { r.check(os.WriteFile(path, []byte(`{"schema":"vipod.vip/1","insta`), 0o640)) })
+	path := filepath.Join(ownership.VIPs(r.Dir, ownership.Elector), "default.web.json")
+	r.check(os.WriteFile(path, []byte(`{"schema":"vipod.vip/1","insta`), 0o640)) // in place
 	r.eventually("reported", func() bool {
 		c, _ := schema.FindCondition(r.self().Conditions, "DocumentsReadable")
 		return c.Status == schema.False && strings.Contains(c.Message, "default.web")
@@ -336,14 +345,14 @@ func TestBadDocumentKeepsTheLastGoodOneInForce(t *testing.T) {
 	r.eventually("withdrawn", func() bool { return !r.has(vip4) })
 }
 
-func TestFullStateDirectoryDoesNotStopTheKernelWork(t *testing.T) {
+func TestNetnsFullStateDirectoryDoesNotStopTheKernelWork(t *testing.T) {
 	r, _ := serving(t, time.Hour)
-	for _, dir := range []string{ownership.Dir(r.state, ownership.Vipd), ownership.VIPs(r.state, ownership.Vipd)} {
+	for _, dir := range []string{ownership.Dir(r.Dir, ownership.Vipd), ownership.VIPs(r.Dir, ownership.Vipd)} {
 		r.check(os.Chown(dir, 0, 0)) // vipd may not write there any more
 	}
 	r.vip("default.web", schema.StateActive, vip4, vip6, "198.51.100.8")
 	r.eventually("address added", func() bool { return r.has("198.51.100.8") })
-	for _, dir := range []string{ownership.Dir(r.state, ownership.Vipd), ownership.VIPs(r.state, ownership.Vipd)} {
+	for _, dir := range []string{ownership.Dir(r.Dir, ownership.Vipd), ownership.VIPs(r.Dir, ownership.Vipd)} {
 		r.check(os.Chown(dir, ownership.UID(ownership.Vipd), ownership.Group))
 	}
 	r.vip("default.web", schema.StateActive, vip4)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 type far struct {
 	capture *probe.Capture
 	asker   *trial.Asker
+	stop    func()
 }
 
 // farSide looks at a node from the far end of its cable.
@@ -29,15 +31,17 @@ func (e *env) farSide(node string, addrs ...netip.Addr) *far {
 		if f.capture, err = probe.Listen(node); err != nil {
 			return err
 		}
-		f.asker, err = trial.Ask(node, addrs...)
+		if f.asker, err = trial.Ask(node, addrs...); err != nil {
+			f.capture.Close()
+		}
 		return err
 	}))
+	f.stop = sync.OnceFunc(func() {
+		f.asker.Stop()
+		f.capture.Close()
+	})
+	e.t.Cleanup(f.stop)
 	return f
-}
-
-func (f *far) stop() {
-	f.asker.Stop()
-	f.capture.Close()
 }
 
 func TestE2ECutOffOwnerIsSilentBeforeItsSuccessorClaims(t *testing.T) {
@@ -68,8 +72,10 @@ func TestE2ECutOffOwnerIsSilentBeforeItsSuccessorClaims(t *testing.T) {
 	far.stop()
 	e.stays(name, successor)
 	for _, seen := range s.seen {
-		claims := far.capture.Claims(seen.IP)
-		last, first := claims[len(claims)-1].Time, seen.ClaimsOf(e.mac(successor), time.Time{})[0].Time
+		last, first := cut, s.firstClaim(seen, successor)
+		for _, f := range far.capture.Claims(seen.IP) {
+			last = f.Time
+		}
 		t.Logf("%s: cut off at 0, last claim of %s at %v, first of %s at %v", seen.IP,
 			owner, last.Sub(cut).Round(time.Millisecond), successor, first.Sub(cut).Round(time.Millisecond))
 		if !last.After(cut) {
@@ -140,7 +146,7 @@ func TestE2ELinkThatFailsMakesItsNodeIneligible(t *testing.T) {
 				e.holds(calm, "the address does not come back", func() error { return e.only(successor, vip.V4) })
 			}).changedHands(1)
 			for _, seen := range s.seen {
-				took := seen.ClaimsOf(e.mac(successor), time.Time{})[0].Time.Sub(failed)
+				took := s.firstClaim(seen, successor).Sub(failed)
 				t.Logf("%s: claimed by %s after %v", seen.IP, successor, took)
 				if took > linkTakeover {
 					t.Errorf("%s: claimed by %s after %v, want %v", seen.IP, successor, took, linkTakeover)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/vipod/vipod/shared/ownership"
 )
 
@@ -39,6 +41,12 @@ func procStatus(pid int) (map[string]string, error) {
 	return fields, nil
 }
 
+// labFile returns the path of a file of the lab.
+func (e *env) labFile(parts ...string) string {
+	nodes := filepath.Dir(filepath.Dir(e.StateDir("n1")))
+	return filepath.Join(append([]string{nodes}, parts...)...)
+}
+
 // as runs a subcommand of a daemon's binary on a node, under the daemon's uid
 // and with its capabilities, and returns what it printed.
 func (e *env) as(name, node string, vars []string, args ...string) (string, error) {
@@ -54,7 +62,7 @@ func (e *env) as(name, node string, vars []string, args ...string) (string, erro
 	argv := []string{
 		"netns", "exec", e.NS(node), "setpriv", "--reuid", strconv.Itoa(d.UID), "--regid", strconv.Itoa(ownership.Group),
 		"--clear-groups", "--inh-caps", set, "--ambient-caps", set, "--bounding-set", set, "--no-new-privs", "--",
-		filepath.Join("/run/vipod-lab", e.Name(), "bin", name),
+		e.labFile("bin", name),
 	}
 	cmd := exec.CommandContext(e.ctx, "ip", append(argv, args...)...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "VIPOD_STATE_DIR=" + e.StateDir(node), "vip_nodename=" + node}, vars...)
@@ -68,12 +76,12 @@ func (e *env) as(name, node string, vars []string, args ...string) (string, erro
 // environment. The node is as before at the end of the test.
 func (e *env) restartWith(node string, vars []string, names ...string) {
 	e.t.Helper()
-	e.stop(node, sigTerm)
+	e.stop(node, unix.SIGTERM)
 	for _, name := range names {
 		e.must(e.StartDaemon(e.ctx, node, name, vars...))
 	}
 	e.t.Cleanup(func() {
-		e.stop(node, sigTerm)
+		e.stop(node, unix.SIGTERM)
 		e.start(node)
 	})
 }

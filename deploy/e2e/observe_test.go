@@ -12,8 +12,6 @@ import (
 	"github.com/vipod/vipod/shared/ownership"
 )
 
-const sigTerm = unix.SIGTERM
-
 func TestE2EDaemonsRunWithTheirOwnUIDAndCapabilitiesOnly(t *testing.T) {
 	e := beside(t)
 	for _, node := range e.Nodes() {

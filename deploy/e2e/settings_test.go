@@ -18,7 +18,7 @@ import (
 func TestE2ESettingsOfANodeAreKubeVIPs(t *testing.T) {
 	e := begin(t)
 	vip, name := e.vip(), "settings"
-	file := filepath.Join("/run/vipod-lab", e.Name(), "n1", "settings.yaml")
+	file := e.labFile("settings.yaml")
 	e.must(os.WriteFile(file, []byte("vip_leaseduration: 7\nvipod_announce_interval: 30s\nprometheus_server: \":2114\"\n"), 0o644))
 	e.restartWith("n1", []string{
 		"config_file=" + file, "prometheus_server=:2113", // the environment wins over the file
@@ -50,7 +50,7 @@ func TestE2ESettingsOfANodeAreKubeVIPs(t *testing.T) {
 
 func TestE2EWrongSettingsAreRefusedByName(t *testing.T) {
 	e := beside(t)
-	file := filepath.Join("/run/vipod-lab", e.Name(), "wrong.yaml")
+	file := e.labFile("wrong.yaml")
 	e.must(os.WriteFile(file, []byte("svc_enable: true\nvip_interfaze: eth0\n"), 0o644))
 	for _, c := range []struct {
 		vars, flags string

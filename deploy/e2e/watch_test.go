@@ -84,6 +84,16 @@ func (s sight) lost(most int) sight {
 	return s
 }
 
+// firstClaim returns when a node first claimed an address, which it must have.
+func (s sight) firstClaim(seen trial.Seen, node string) time.Time {
+	s.e.t.Helper()
+	claims := seen.ClaimsOf(s.e.mac(node), time.Time{})
+	if len(claims) == 0 {
+		s.e.t.Fatalf("%s never claimed %s", node, seen.IP)
+	}
+	return claims[0].Time
+}
+
 // silent fails the test if a node claimed an address after the given time.
 func (s sight) silent(node string, after time.Time) sight {
 	s.e.t.Helper()

@@ -72,7 +72,7 @@ func asksToStop(ctx context.Context, _ *daemon.Env) error {
 	return nil
 }
 
-func TestRunEndsWithSIGTERM(t *testing.T) {
+func TestNetnsRunEndsWithSIGTERM(t *testing.T) {
 	for _, args := range [][]string{nil, {"run"}, {"-log-level", "debug"}} {
 		dir := newStateDir(t)
 		command(t, &daemon.Program{Run: asksToStop}, dir, args...).expect(t, 0, "", "msg=stopped")
@@ -83,7 +83,7 @@ func TestRunEndsWithSIGTERM(t *testing.T) {
 	}
 }
 
-func TestRunPassesEnvironmentAndError(t *testing.T) {
+func TestNetnsRunPassesEnvironmentAndError(t *testing.T) {
 	dir := newStateDir(t)
 	var own string
 	p := &daemon.Program{
@@ -103,7 +103,7 @@ func TestRunPassesEnvironmentAndError(t *testing.T) {
 	command(t, p, dir, "run", "-log-level", "debug").expect(t, 1, "true \n", "quiet")
 }
 
-func TestRunRefusesAWrongProcess(t *testing.T) {
+func TestNetnsRunRefusesAWrongProcess(t *testing.T) {
 	p := &daemon.Program{Run: func(context.Context, *daemon.Env) error {
 		t.Error("the daemon ran")
 		return nil
@@ -123,7 +123,7 @@ func TestRunRefusesAWrongProcess(t *testing.T) {
 	}
 }
 
-func TestCheckChangesNothing(t *testing.T) {
+func TestNetnsCheckChangesNothing(t *testing.T) {
 	dir := newStateDir(t)
 	command(t, &daemon.Program{}, dir, "check").expect(t, 1, "", "elector: no such file")
 	command(t, &daemon.Program{}, dir, "prepare").expect(t, 0, "", "")
@@ -133,7 +133,7 @@ func TestCheckChangesNothing(t *testing.T) {
 	command(t, &daemon.Program{}, "/proc", "prepare").expect(t, 1, "", "preparing state directory")
 }
 
-func TestCommandLinesThatMakeNoSense(t *testing.T) {
+func TestNetnsCommandLinesThatMakeNoSense(t *testing.T) {
 	for _, test := range []struct {
 		args []string
 		want string
@@ -148,13 +148,13 @@ func TestCommandLinesThatMakeNoSense(t *testing.T) {
 	}
 }
 
-func TestHelpAndVersion(t *testing.T) {
+func TestNetnsHelpAndVersion(t *testing.T) {
 	r := command(t, &daemon.Program{}, newStateDir(t), "-h")
 	r.expect(t, 0, "", "VIPOD_STATE_DIR")
 	command(t, &daemon.Program{}, "", "version").expect(t, 0, version.String()+"\n", "")
 }
 
-func TestStatusAndHealthAskTheDaemon(t *testing.T) {
+func TestNetnsStatusAndHealthAskTheDaemon(t *testing.T) {
 	dir := newStateDir(t)
 	p := &daemon.Program{Status: func(out io.Writer, answer []byte) error {
 		_, err := fmt.Fprintf(out, "table of %s\n", answer)

@@ -15,64 +15,35 @@ import (
 	"github.com/vipod/vipod/shared/daemon"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
-	"github.com/vipod/vipod/shared/statefile"
+	"github.com/vipod/vipod/shared/statetest"
 )
 
 // elector is what the other daemons see of it.
 type elector struct {
-	*testing.T
+	*statetest.Pod
 	stateDir string
-	writer   *statefile.Writer
 }
 
 func newElector(t *testing.T) *elector {
 	t.Helper()
-	stateDir := newStateDir(t)
-	writer, err := statefile.NewWriter(ownership.Dir(stateDir, ownership.Elector), "instance")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(ownership.Dir(stateDir, ownership.Elector), ownership.UID(ownership.Elector), -1); err != nil {
-		t.Fatal(err)
-	}
-	return &elector{T: t, stateDir: stateDir, writer: writer}
+	p := statetest.New(t)
+	return &elector{Pod: p, stateDir: p.Dir}
 }
 
-func (e *elector) write(name string, doc schema.Document) {
-	e.Helper()
-	if _, err := e.writer.Write(name, doc); err != nil {
-		e.Fatal(err)
-	}
-	file := filepath.Join(ownership.Dir(e.stateDir, ownership.Elector), name+".json")
-	if err := os.Chown(file, ownership.UID(ownership.Elector), -1); err != nil {
-		e.Fatal(err)
-	}
-}
-
-func (e *elector) phase(p schema.Phase) {
-	e.Helper()
-	e.write("node", &schema.Node{Name: "n1", Boot: "boot", Phase: p, Settings: schema.Settings{
-		Protocol: 248, LeaseDurationMillis: 5000, AnnounceIntervalMillis: 60000,
-	}})
-}
+func (e *elector) phase(p schema.Phase) { e.WriteNode(e.Node(func(n *schema.Node) { n.Phase = p })) }
 
 // grant writes a grant of this boot, or of another.
 func (e *elector) grant(name schema.GrantName, left time.Duration, boot string) {
-	e.Helper()
 	if boot == "" {
-		var err error
-		if boot, err = bootclock.ID(); err != nil {
-			e.Fatal(err)
-		}
+		boot = e.Boot
 	}
-	e.write("grant", &schema.Grant{Boot: boot, ValidUntil: map[schema.GrantName]int64{
+	e.Write(ownership.Elector, "grant", &schema.Grant{Boot: boot, ValidUntil: map[schema.GrantName]int64{
 		name: int64(bootclock.Now() + left),
 	}})
 }
 
 func (e *elector) answers() {
-	e.Helper()
-	serve(e.T, e.stateDir, func(http.ResponseWriter, *http.Request) {})
+	e.Serve(ownership.Elector, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 }
 
 // awaiting runs AwaitStop in the background.
@@ -82,7 +53,7 @@ func (e *elector) awaiting(ctx context.Context) <-chan daemon.Leave {
 	return leave
 }
 
-func TestAwaitStop(t *testing.T) {
+func TestNetnsAwaitStop(t *testing.T) {
 	const soon = 300 * time.Millisecond
 	for _, test := range []struct {
 		name    string
@@ -117,7 +88,7 @@ func TestAwaitStop(t *testing.T) {
 			e.grant(schema.GrantNode, time.Hour, "")
 			for _, name := range []string{"node.json", "grant.json"} {
 				if err := os.Chown(filepath.Join(e.stateDir, ownership.Elector, name), 0, -1); err != nil {
-					e.Fatal(err)
+					t.Fatal(err)
 				}
 			}
 		}, daemon.CleanUp, "elector is silent and the grant has ended", 0},
@@ -139,7 +110,7 @@ func TestAwaitStop(t *testing.T) {
 	}
 }
 
-func TestDaemonsServeWhileElectorHandsOver(t *testing.T) {
+func TestNetnsDaemonsServeWhileElectorHandsOver(t *testing.T) {
 	e := newElector(t)
 	e.phase(schema.PhaseRunning)
 	e.answers()
@@ -156,7 +127,7 @@ func TestDaemonsServeWhileElectorHandsOver(t *testing.T) {
 	}
 }
 
-func TestAwaitStopEndsWithItsContext(t *testing.T) {
+func TestNetnsAwaitStopEndsWithItsContext(t *testing.T) {
 	e := newElector(t)
 	e.phase(schema.PhaseStopping)
 	e.answers()

@@ -38,7 +38,7 @@ func addresses(t *testing.T) map[netip.Prefix]netsafe.Address {
 	return m
 }
 
-func TestAddressReadsBackAsItWasAdded(t *testing.T) {
+func TestNetnsAddressReadsBackAsItWasAdded(t *testing.T) {
 	ns, _ := pair(t)
 	for _, want := range []netsafe.Address{
 		{Prefix: netip.MustParsePrefix("198.51.100.7/32"), Protocol: 248, Valid: 120,
@@ -80,7 +80,7 @@ func TestAddressReadsBackAsItWasAdded(t *testing.T) {
 	}
 }
 
-func TestReplaceRefreshesLifetime(t *testing.T) {
+func TestNetnsReplaceRefreshesLifetime(t *testing.T) {
 	ns, _ := pair(t)
 	for _, p := range []string{"198.51.100.7/32", "2001:db8::7/128"} {
 		a := netsafe.Address{LinkIndex: ns.Index(t, "v0"), Prefix: netip.MustParsePrefix(p), Protocol: 248,
@@ -98,7 +98,7 @@ func TestReplaceRefreshesLifetime(t *testing.T) {
 	}
 }
 
-func TestManyChangesAnswerEachForItself(t *testing.T) {
+func TestNetnsManyChangesAnswerEachForItself(t *testing.T) {
 	ns, _ := pair(t)
 	index := ns.Index(t, "v0")
 	var changes []netsafe.Change
@@ -124,7 +124,7 @@ func TestManyChangesAnswerEachForItself(t *testing.T) {
 	}
 }
 
-func TestLinksSeeCarrier(t *testing.T) {
+func TestNetnsLinksSeeCarrier(t *testing.T) {
 	ns, peer := pair(t)
 	find := func() netsafe.Link {
 		t.Helper()
@@ -152,7 +152,7 @@ func TestLinksSeeCarrier(t *testing.T) {
 	}
 }
 
-func TestDefaultRoutesCountEveryLeg(t *testing.T) {
+func TestNetnsDefaultRoutesCountEveryLeg(t *testing.T) {
 	ns, peer := pair(t)
 	nstest.Veth(t, ns, "w0", peer, "w1")
 	ns.Add(t, "v0", "198.51.100.1/24")
@@ -177,7 +177,7 @@ func TestDefaultRoutesCountEveryLeg(t *testing.T) {
 	}
 }
 
-func TestSubscriptionFiresAndSurvivesOverflow(t *testing.T) {
+func TestNetnsSubscriptionFiresAndSurvivesOverflow(t *testing.T) {
 	ns, _ := pair(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	fired := make(chan struct{}, 1)

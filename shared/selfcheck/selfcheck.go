@@ -22,6 +22,12 @@ var capabilities = map[string]uint{
 	"NET_RAW":          unix.CAP_NET_RAW,
 }
 
+// Capability returns the number of a capability that the table names.
+func Capability(name string) (number uint, ok bool) {
+	number, ok = capabilities[name]
+	return number, ok
+}
+
 // Check returns everything that is wrong with how the named daemon was
 // started: uid, capabilities, its directory.
 func Check(stateDir, daemon string) error {

@@ -1,4 +1,4 @@
-package selfcheck
+package selfcheck_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/selfcheck"
 	"github.com/vipod/vipod/shared/statetest"
 )
 
@@ -51,7 +52,7 @@ func TestCompareCapabilities(t *testing.T) {
 		{"unknown name", 0, 0, []string{"FLY"}, []string{"FLY has no number"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			expect(t, compareCapabilities(test.effective, test.permitted, test.names), test.want...)
+			expect(t, selfcheck.CompareCapabilities(test.effective, test.permitted, test.names), test.want...)
 		})
 	}
 }
@@ -59,30 +60,30 @@ func TestCompareCapabilities(t *testing.T) {
 func TestEveryCapabilityOfTheTableIsKnown(t *testing.T) {
 	for _, d := range ownership.Table() {
 		for _, name := range d.Capabilities {
-			if _, ok := capabilities[name]; !ok {
+			if _, ok := selfcheck.Capability(name); !ok {
 				t.Errorf("%s needs %s, which has no number here", d.Name, name)
 			}
 		}
 	}
 }
 
-func TestCheckUnderTheRightUser(t *testing.T) {
+func TestNetnsCheckUnderTheRightUser(t *testing.T) {
 	stateDir := newStateDir(t)
 	statetest.As(t, ownership.UID(ownership.Elector), func() { // a change of uid drops all capabilities
-		expect(t, Check(stateDir, ownership.Elector))
+		expect(t, selfcheck.Check(stateDir, ownership.Elector))
 	})
 	statetest.As(t, ownership.UID(ownership.Vipd), func() {
-		expect(t, Check(stateDir, ownership.Vipd), "NET_ADMIN is missing", "vipd: no such file")
-		expect(t, Check(stateDir, ownership.Elector), "running as uid 65502, want 65501")
+		expect(t, selfcheck.Check(stateDir, ownership.Vipd), "NET_ADMIN is missing", "vipd: no such file")
+		expect(t, selfcheck.Check(stateDir, ownership.Elector), "running as uid 65502, want 65501")
 	})
 }
 
-func TestCheckAsRootNamesEverything(t *testing.T) {
-	expect(t, Check(newStateDir(t), ownership.Metricsd), "running as uid 0, want 65507", "must not have", "no such file")
+func TestNetnsCheckAsRootNamesEverything(t *testing.T) {
+	expect(t, selfcheck.Check(newStateDir(t), ownership.Metricsd), "running as uid 0, want 65507", "must not have", "no such file")
 }
 
 func TestUnknownDaemonIsAnError(t *testing.T) {
-	expect(t, Check(t.TempDir(), "nobody"), "not in the ownership table")
+	expect(t, selfcheck.Check(t.TempDir(), "nobody"), "not in the ownership table")
 }
 
 // newStateDir makes a state directory with elector's own.
@@ -105,7 +106,7 @@ func newStateDir(t *testing.T) string {
 	return root
 }
 
-func TestCheckDir(t *testing.T) {
+func TestNetnsCheckDir(t *testing.T) {
 	row, _ := ownership.Lookup(ownership.Elector)
 	for _, test := range []struct {
 		name   string
@@ -128,7 +129,7 @@ func TestCheckDir(t *testing.T) {
 			if err := test.change(dir); err != nil {
 				t.Fatal(err)
 			}
-			expect(t, checkDir(dir, row), test.want...)
+			expect(t, selfcheck.CheckDir(dir, row), test.want...)
 		})
 	}
 }

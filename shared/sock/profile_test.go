@@ -8,7 +8,7 @@ import (
 	"github.com/vipod/vipod/shared/sock"
 )
 
-func TestProfileIsThereOnlyWhenItIsAskedFor(t *testing.T) {
+func TestNetnsProfileIsThereOnlyWhenItIsAskedFor(t *testing.T) {
 	for _, test := range []struct {
 		name, value string
 		want        bool

@@ -77,7 +77,7 @@ func answer(text string) http.HandlerFunc {
 	}
 }
 
-func TestClientGetsTheAnswer(t *testing.T) {
+func TestNetnsClientGetsTheAnswer(t *testing.T) {
 	dir := newStateDir(t)
 	serve(t, dir, ownership.UID(ownership.Elector), answer("hello"))
 	c := sock.NewClient(dir, ownership.Elector)
@@ -91,7 +91,7 @@ func TestClientGetsTheAnswer(t *testing.T) {
 	}
 }
 
-func TestSocketIsForItsGroupOnly(t *testing.T) {
+func TestNetnsSocketIsForItsGroupOnly(t *testing.T) {
 	dir := newStateDir(t)
 	serve(t, dir, ownership.UID(ownership.Elector), answer(""))
 	st, err := os.Lstat(ownership.Socket(dir, ownership.Elector))
@@ -126,7 +126,7 @@ func ask(t *testing.T, stateDir string, uid int) (string, error) {
 	return string(data), err
 }
 
-func TestServerAnswersItsReadersOnly(t *testing.T) {
+func TestNetnsServerAnswersItsReadersOnly(t *testing.T) {
 	dir := newStateDir(t)
 	serve(t, dir, ownership.UID(ownership.Elector), answer("secret"))
 	for _, test := range []struct {
@@ -153,7 +153,7 @@ func TestServerAnswersItsReadersOnly(t *testing.T) {
 	}
 }
 
-func TestClientAsksTheRightServerOnly(t *testing.T) {
+func TestNetnsClientAsksTheRightServerOnly(t *testing.T) {
 	for uid, allowed := range map[int]bool{
 		ownership.UID(ownership.Elector): true,
 		ownership.UID(ownership.Vipd):    false,
@@ -177,7 +177,7 @@ func TestClientAsksTheRightServerOnly(t *testing.T) {
 	}
 }
 
-func TestStaleSocketIsReplaced(t *testing.T) {
+func TestNetnsStaleSocketIsReplaced(t *testing.T) {
 	dir := newStateDir(t)
 	path := ownership.Socket(dir, ownership.Elector)
 	statetest.As(t, ownership.UID(ownership.Elector), func() {
@@ -196,7 +196,7 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	}
 }
 
-func TestSocketInUseIsAnError(t *testing.T) {
+func TestNetnsSocketInUseIsAnError(t *testing.T) {
 	dir := newStateDir(t)
 	serve(t, dir, ownership.UID(ownership.Elector), answer("first"))
 	if l, err := sock.Listen(dir, ownership.Elector); err == nil || !strings.Contains(err.Error(), "another process answers") {
@@ -221,7 +221,7 @@ func TestListenSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestAnswerOverTheLimitIsAnError(t *testing.T) {
+func TestNetnsAnswerOverTheLimitIsAnError(t *testing.T) {
 	dir := newStateDir(t)
 	size := sock.MaxAnswer
 	serve(t, dir, ownership.UID(ownership.Elector), func(w http.ResponseWriter, _ *http.Request) {
@@ -237,7 +237,7 @@ func TestAnswerOverTheLimitIsAnError(t *testing.T) {
 	}
 }
 
-func TestServerBoundsWhatItIsSent(t *testing.T) {
+func TestNetnsServerBoundsWhatItIsSent(t *testing.T) {
 	dir := newStateDir(t)
 	read := make(chan error, 1)
 	serve(t, dir, ownership.UID(ownership.Elector), func(_ http.ResponseWriter, r *http.Request) {
@@ -269,7 +269,7 @@ func TestServerBoundsWhatItIsSent(t *testing.T) {
 	}
 }
 
-func TestClientGivesUpWithItsContext(t *testing.T) {
+func TestNetnsClientGivesUpWithItsContext(t *testing.T) {
 	dir := newStateDir(t)
 	release := make(chan struct{})
 	defer close(release)
@@ -286,7 +286,7 @@ func TestClientGivesUpWithItsContext(t *testing.T) {
 	}
 }
 
-func TestClientFindsARestartedServer(t *testing.T) {
+func TestNetnsClientFindsARestartedServer(t *testing.T) {
 	dir := newStateDir(t)
 	c := sock.NewClient(dir, ownership.Elector)
 	for _, text := range []string{"first", "second"} {

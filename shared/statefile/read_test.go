@@ -26,7 +26,7 @@ func newSet(dir string) *statefile.Set[schema.Status, *schema.Status] {
 	return statefile.NewSet[schema.Status](dir, os.Geteuid())
 }
 
-func TestReadRefusesWhatTheWriterDidNotPutThere(t *testing.T) {
+func TestNetnsReadRefusesWhatTheWriterDidNotPutThere(t *testing.T) {
 	dir := t.TempDir()
 	write(t, newWriter(t, dir), "good", "one")
 	good := filepath.Join(dir, "good.json")
@@ -142,7 +142,7 @@ func TestSetFollowsTheDirectory(t *testing.T) {
 	expect("replaced by a link", map[string]string{"a": "three"}, "a")
 }
 
-func TestSetKeepsTheLastGoodOfAnotherOwner(t *testing.T) {
+func TestNetnsSetKeepsTheLastGoodOfAnotherOwner(t *testing.T) {
 	statetest.Root(t)
 	dir := t.TempDir()
 	w, s := newWriter(t, dir), newSet(dir)

@@ -221,7 +221,7 @@ func TestOverflowIsAFullPass(t *testing.T) {
 
 // TestWatchWithoutInotifyLooksEachSecond uses up the instances of another
 // user.
-func TestWatchWithoutInotifyLooksEachSecond(t *testing.T) {
+func TestNetnsWatchWithoutInotifyLooksEachSecond(t *testing.T) {
 	var fds []int
 	defer func() {
 		for _, fd := range fds {

@@ -249,7 +249,7 @@ func TestTooLargeDocumentLeavesTheLastOne(t *testing.T) {
 	}
 }
 
-func TestFullDiskLeavesTheLastDocument(t *testing.T) {
+func TestNetnsFullDiskLeavesTheLastDocument(t *testing.T) {
 	dir := t.TempDir()
 	statetest.WithTmpfs(t, dir, "64k", func() {
 		w, err := statefile.NewWriter(dir, "instance")

@@ -12,14 +12,18 @@ import (
 // Protocol marks the addresses of a pod's VIPs.
 const Protocol = 248
 
-// Node returns elector's document of a running, synced node with all daemons.
-func (p *Pod) Node() *schema.Node {
+// Node returns elector's document of a running, synced node with all daemons,
+// changed as asked for.
+func (p *Pod) Node(changes ...func(*schema.Node)) *schema.Node {
 	n := &schema.Node{
 		Name: "node-a", Boot: p.Boot, Synced: true, Phase: schema.PhaseRunning,
 		Settings: schema.Settings{Protocol: Protocol, LeaseDurationMillis: 5000, AnnounceIntervalMillis: 60000},
 	}
 	for _, d := range ownership.Table() {
 		n.Components = append(n.Components, d.Name)
+	}
+	for _, change := range changes {
+		change(n)
 	}
 	return n
 }
@@ -58,3 +62,16 @@ func (p *Pod) WriteVIP(v *schema.VIP) { p.t.Helper(); p.Write(ownership.Elector,
 
 // DropVIP removes the document as elector.
 func (p *Pod) DropVIP(key string) { p.t.Helper(); p.Remove(ownership.Elector, "vips/"+key) }
+
+// Status returns a daemon's report about a VIP on eth0 with one condition; the
+// addresses are present.
+func Status(of *schema.VIP, condition string, status schema.ConditionStatus, present ...string) *schema.Status {
+	s := &schema.Status{
+		Key: of.Key, Observed: of.Seen(),
+		Conditions: []schema.Condition{{Type: condition, Status: status, Since: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}},
+	}
+	for _, a := range present {
+		s.Addresses = append(s.Addresses, schema.AddressStatus{IP: netip.MustParseAddr(a), Interface: "eth0", Present: true})
+	}
+	return s
+}

@@ -132,8 +132,11 @@ func (p *Pod) ServeAs(daemon string, uid int, h http.Handler) {
 	p.check(os.Chown(ownership.Dir(p.Dir, daemon), uid, ownership.Group))
 	var l net.Listener
 	var err error
-	As(p.t, uid, func() { l, err = net.Listen("unix", ownership.Socket(p.Dir, daemon)) })
+	path := ownership.Socket(p.Dir, daemon)
+	As(p.t, uid, func() { l, err = net.Listen("unix", path) })
 	p.check(err)
+	p.check(os.Chown(path, uid, ownership.Group))
+	p.check(os.Chmod(path, ownership.SocketMode))
 	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	done := make(chan error)
 	go func() { done <- s.Serve(l) }()

@@ -12,10 +12,10 @@ import (
 	"github.com/vipod/vipod/shared/statefile"
 )
 
-func TestAnActiveAddressInTheKernelIsAnnouncedInBothKinds(t *testing.T) {
+func TestNetnsAnActiveAddressInTheKernelIsAnnouncedInBothKinds(t *testing.T) {
 	everywhere(t, func(t *testing.T, w world) {
 		e := newElector(t)
-		e.vip(t, "default.web", schema.StateActive, vip4, vip6)
+		e.vip("default.web", schema.StateActive, vip4, vip6)
 		start(t, e, w)
 		e.condition(t, "default.web", schema.ConditionAnnounced, schema.False)
 		began := time.Now()
@@ -36,11 +36,11 @@ func TestAnActiveAddressInTheKernelIsAnnouncedInBothKinds(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotOursOrNotActiveIsNotAnnounced(t *testing.T) {
+func TestNetnsWhatIsNotOursOrNotActiveIsNotAnnounced(t *testing.T) {
 	everywhere(t, func(t *testing.T, w world) {
 		e := newElector(t)
-		e.vip(t, "default.web", schema.StateActive, vip4)
-		e.vip(t, "default.old", schema.StateWithdrawn, vip6)
+		e.vip("default.web", schema.StateActive, vip4)
+		e.vip("default.old", schema.StateWithdrawn, vip6)
 		start(t, e, w)
 		w.add(t, vip4, 0) // somebody else's, by its protocol number
 		w.add(t, vip6, protocol)
@@ -60,25 +60,26 @@ func TestWhatIsNotOursOrNotActiveIsNotAnnounced(t *testing.T) {
 	})
 }
 
-func TestSilenceAtOnce(t *testing.T) {
+func TestNetnsSilenceAtOnce(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, e *elector, w world){
-		"when draining":             func(t *testing.T, e *elector, _ world) { e.vip(t, "default.web", schema.StateDraining, vip4) },
-		"when the document is gone": func(t *testing.T, e *elector, _ world) { e.drop(t, "default.web") },
+		"when draining":             func(t *testing.T, e *elector, _ world) { e.vip("default.web", schema.StateDraining, vip4) },
+		"when the document is gone": func(t *testing.T, e *elector, _ world) { e.DropVIP("default.web") },
 		"when the address is gone":  func(t *testing.T, _ *elector, w world) { w.remove(t, vip4) },
-		"when the grant has ended":  func(t *testing.T, e *elector, _ world) { e.grant(t, time.Millisecond) },
+		"when the grant has ended":  func(t *testing.T, e *elector, _ world) { e.Grant(time.Millisecond) },
 		"when the grant is of another boot": func(t *testing.T, e *elector, _ world) {
-			e.boot = "another"
-			e.grant(t, time.Hour)
+			e.Boot = "another"
+			e.Grant(time.Hour)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			everywhere(t, func(t *testing.T, w world) {
 				e := newElector(t)
-				e.vip(t, "default.web", schema.StateActive, vip4)
+				e.vip("default.web", schema.StateActive, vip4)
 				w.add(t, vip4, protocol)
 				start(t, e, w)
 				e.condition(t, "default.web", schema.ConditionAnnounced, schema.True)
+				eventually(t, "the first frame arrives", func() bool { return len(about(w, frame.Request, vip4)) > 0 })
 				lose(t, e, w)
 				eventually(t, "the report says so", func() bool {
 					s, ok := e.status("default.web")
@@ -94,30 +95,30 @@ func TestSilenceAtOnce(t *testing.T) {
 	}
 }
 
-func TestAReportAboutAMissingDocumentIsRemovedOnceElectorIsComplete(t *testing.T) {
+func TestNetnsAReportAboutAMissingDocumentIsRemovedOnceElectorIsComplete(t *testing.T) {
 	e, w := newElector(t), newFakeWorld()
-	e.vip(t, "default.web", schema.StateActive, vip4)
+	e.vip("default.web", schema.StateActive, vip4)
 	w.add(t, vip4, protocol)
 	start(t, e, w)
 	e.condition(t, "default.web", schema.ConditionAnnounced, schema.True)
-	e.write(t, "node", &schema.Node{
-		Name: "node-1", Boot: e.boot, Synced: false, Phase: schema.PhaseRunning,
+	e.Write(ownership.Elector, "node", &schema.Node{
+		Name: "node-1", Boot: e.Boot, Synced: false, Phase: schema.PhaseRunning,
 		Settings: schema.Settings{Protocol: protocol, LeaseDurationMillis: 5000, AnnounceIntervalMillis: 60000},
 	})
-	e.drop(t, "default.web")
-	e.vip(t, "default.other", schema.StateWithdrawn)
+	e.DropVIP("default.web")
+	e.vip("default.other", schema.StateWithdrawn)
 	e.condition(t, "default.other", schema.ConditionAnnounced, schema.False)
 	if _, ok := e.status("default.web"); !ok {
 		t.Error("the report was removed on an incomplete picture")
 	}
-	e.node(t, schema.PhaseRunning)
+	e.phase(schema.PhaseRunning)
 	eventually(t, "the report is removed", func() bool { _, ok := e.status("default.web"); return !ok })
 }
 
-func TestAStrangerWhoClaimsOurAddressIsReportedAndAnsweredOnce(t *testing.T) {
+func TestNetnsAStrangerWhoClaimsOurAddressIsReportedAndAnsweredOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, w world) {
 		e := newElector(t)
-		e.vip(t, "default.web", schema.StateActive, vip4, vip6)
+		e.vip("default.web", schema.StateActive, vip4, vip6)
 		w.add(t, vip4, protocol)
 		w.add(t, vip6, protocol)
 		start(t, e, w)
@@ -151,12 +152,12 @@ func TestAStrangerWhoClaimsOurAddressIsReportedAndAnsweredOnce(t *testing.T) {
 	})
 }
 
-func TestProbing(t *testing.T) {
+func TestNetnsProbing(t *testing.T) {
 	everywhere(t, func(t *testing.T, w world) {
 		e := newElector(t)
 		start(t, e, w)
-		e.vip(t, "default.free", schema.StateStandby, vip4.Next(), vip6.Next())
-		e.vip(t, "default.taken", schema.StateStandby, vip4, vip6)
+		e.vip("default.free", schema.StateStandby, vip4.Next(), vip6.Next())
+		e.vip("default.taken", schema.StateStandby, vip4, vip6)
 		eventually(t, "both are asked for", func() bool {
 			return len(about(w, frame.Probe, vip4)) > 0 && len(about(w, frame.Solicitation, vip6)) > 0
 		})
@@ -176,10 +177,10 @@ func TestProbing(t *testing.T) {
 	})
 }
 
-func TestALinkThatComesBackUnderItsNameIsAnnouncedOnAgain(t *testing.T) {
+func TestNetnsALinkThatComesBackUnderItsNameIsAnnouncedOnAgain(t *testing.T) {
 	everywhere(t, func(t *testing.T, w world) {
 		e := newElector(t)
-		e.vip(t, "default.web", schema.StateActive, vip4)
+		e.vip("default.web", schema.StateActive, vip4)
 		w.add(t, vip4, protocol)
 		start(t, e, w)
 		e.condition(t, "default.web", schema.ConditionAnnounced, schema.True)
@@ -191,16 +192,16 @@ func TestALinkThatComesBackUnderItsNameIsAnnouncedOnAgain(t *testing.T) {
 	})
 }
 
-func TestAnUnreadableDocumentKeepsTheLastGoodOne(t *testing.T) {
+func TestNetnsAnUnreadableDocumentKeepsTheLastGoodOne(t *testing.T) {
 	e, w := newElector(t), newFakeWorld()
-	e.vip(t, "default.web", schema.StateActive, vip4)
+	e.vip("default.web", schema.StateActive, vip4)
 	w.add(t, vip4, protocol)
 	start(t, e, w)
 	e.condition(t, "default.web", schema.ConditionAnnounced, schema.True)
-	path := filepath.Join(ownership.VIPs(e.dir, ownership.Elector), "default.web.json")
+	path := filepath.Join(ownership.VIPs(e.Dir, ownership.Elector), "default.web.json")
 	must(t, os.WriteFile(path, []byte(`{"schema":"vipod.vip/1","inst`), 0o640))
 	eventually(t, "the daemon complains", func() bool {
-		d, err := statefile.Read[schema.Daemon](filepath.Join(ownership.Dir(e.dir, ownership.Arpd), "daemon.json"), os.Geteuid())
+		d, err := statefile.Read[schema.Daemon](filepath.Join(ownership.Dir(e.Dir, ownership.Arpd), "daemon.json"), os.Geteuid())
 		c, _ := schema.FindCondition(d.Conditions, documentsReadable)
 		return err == nil && c.Status == schema.False && schema.IsTrue(d.Conditions, schema.ConditionReady)
 	})
@@ -211,24 +212,24 @@ func TestAnUnreadableDocumentKeepsTheLastGoodOne(t *testing.T) {
 
 const documentsReadable = "DocumentsReadable"
 
-func TestStoppingForGoodRemovesAllReports(t *testing.T) {
+func TestNetnsStoppingForGoodRemovesAllReports(t *testing.T) {
 	e, w := newElector(t), newFakeWorld()
-	e.vip(t, "default.web", schema.StateActive, vip4)
+	e.vip("default.web", schema.StateActive, vip4)
 	t.Run("while running", func(t *testing.T) {
 		start(t, e, w)
 		e.condition(t, "default.web", schema.ConditionAnnounced, schema.False)
 	})
-	left, err := filepath.Glob(filepath.Join(ownership.Dir(e.dir, ownership.Arpd), "*", "*.json"))
+	left, err := filepath.Glob(filepath.Join(ownership.Dir(e.Dir, ownership.Arpd), "*", "*.json"))
 	must(t, err)
 	if len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }
 
-func TestALinkThatWasDownIsAnnouncedOnAgain(t *testing.T) {
+func TestNetnsALinkThatWasDownIsAnnouncedOnAgain(t *testing.T) {
 	w := newKernelWorld(t)
 	e := newElector(t)
-	e.vip(t, "default.web", schema.StateActive, vip4)
+	e.vip("default.web", schema.StateActive, vip4)
 	w.add(t, vip4, protocol)
 	start(t, e, w)
 	e.condition(t, "default.web", schema.ConditionAnnounced, schema.True)

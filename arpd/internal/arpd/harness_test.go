@@ -6,22 +6,19 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/vipod/vipod/arpd/internal/frame"
-	"github.com/vipod/vipod/shared/bootclock"
 	"github.com/vipod/vipod/shared/daemon"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/shared/sock"
-	"github.com/vipod/vipod/shared/statefile"
+	"github.com/vipod/vipod/shared/statetest"
 )
 
 const (
-	protocol = 248
+	protocol = statetest.Protocol
 	iface    = "lan0"
 	stranger = frame.MAC("\x02\x00\x00\x00\x00\x66")
 )
@@ -59,93 +56,31 @@ func everywhere(t *testing.T, test func(t *testing.T, w world)) {
 }
 
 // elector plays elector's part in a state directory.
-type elector struct {
-	dir        string
-	boot       string
-	mu         sync.Mutex
-	generation int64
-}
+type elector struct{ *statetest.Pod }
 
 func newElector(t *testing.T) *elector {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to write files as elector")
-	}
-	boot, err := bootclock.ID()
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &elector{dir: t.TempDir(), boot: boot}
-	for _, dir := range []string{
-		ownership.VIPs(e.dir, ownership.Elector), ownership.Dir(e.dir, ownership.Arpd),
-	} {
-		if err := os.MkdirAll(dir, ownership.DirMode); err != nil {
-			t.Fatal(err)
-		}
-	}
-	e.node(t, schema.PhaseRunning)
-	e.grant(t, time.Hour)
+	e := &elector{Pod: statetest.New(t)}
+	e.phase(schema.PhaseRunning)
+	e.Grant(time.Hour)
 	return e
 }
 
-func (e *elector) write(t *testing.T, name string, doc schema.Document) {
-	t.Helper()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.generation++
-	*doc.Head() = schema.Meta{Schema: doc.SchemaName(), Instance: "test", Generation: e.generation}
-	b, err := schema.Encode(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(ownership.Dir(e.dir, ownership.Elector), name+".json")
-	tmp := filepath.Join(filepath.Dir(path), ".tmp")
-	if err := os.WriteFile(tmp, b, ownership.FileMode); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(tmp, ownership.UID(ownership.Elector), ownership.Group); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		t.Fatal(err)
-	}
-}
+func (e *elector) phase(p schema.Phase) { e.WriteNode(e.Node(func(n *schema.Node) { n.Phase = p })) }
 
-func (e *elector) node(t *testing.T, phase schema.Phase) {
-	e.write(t, "node", &schema.Node{
-		Name: "node-1", Boot: e.boot, Synced: true, Phase: phase,
-		Settings: schema.Settings{Protocol: protocol, LeaseDurationMillis: 5000, AnnounceIntervalMillis: 60000},
-	})
-}
-
-func (e *elector) grant(t *testing.T, d time.Duration) {
-	e.write(t, "grant", &schema.Grant{Boot: e.boot, ValidUntil: map[schema.GrantName]int64{
-		schema.GrantNode: int64(bootclock.Now() + d),
-	}})
-}
-
-func (e *elector) vip(t *testing.T, key string, state schema.State, ips ...netip.Addr) {
-	v := schema.VIP{
-		Key: key, Kind: schema.KindService, State: state, Grant: schema.GrantNode, Epoch: "1",
-		Announce: []schema.Announce{schema.AnnounceARP, schema.AnnounceNDP},
-	}
+func (e *elector) vip(key string, state schema.State, ips ...netip.Addr) {
+	v := statetest.VIP(key, state, iface)
 	for _, ip := range ips {
 		v.Addresses = append(v.Addresses, schema.Address{
 			IP: ip, PrefixLength: ip.BitLen(), Interface: iface, Source: schema.SourceStatic,
 		})
 	}
-	e.write(t, "vips/"+key, &v)
-}
-
-func (e *elector) drop(t *testing.T, key string) {
-	if err := os.Remove(filepath.Join(ownership.VIPs(e.dir, ownership.Elector), key+".json")); err != nil {
-		t.Fatal(err)
-	}
+	e.WriteVIP(v)
 }
 
 // status returns arpd's report about a VIP.
 func (e *elector) status(key string) (schema.Status, bool) {
-	s, err := statefile.Read[schema.Status](filepath.Join(ownership.VIPs(e.dir, ownership.Arpd), key+".json"), os.Geteuid())
+	s, err := e.Status(ownership.Arpd, key)
 	return s, err == nil
 }
 
@@ -154,31 +89,27 @@ func start(t *testing.T, e *elector, w world) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	env := &daemon.Env{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), StateDir: e.dir}
+	env := &daemon.Env{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), StateDir: e.Dir}
 	go func() { ended <- RunOn(ctx, env, w.host()) }()
 	t.Cleanup(func() {
-		e.node(t, schema.PhaseStopped)
+		e.phase(schema.PhaseStopped)
 		stop()
 		if err := <-ended; err != nil {
 			t.Errorf("daemon ended with %v", err)
 		}
 	})
 	eventually(t, "the daemon is ready", func() bool {
-		_, err := sock.NewClient(e.dir, ownership.Arpd).Get(t.Context(), "/readyz")
+		_, err := sock.NewClient(e.Dir, ownership.Arpd).Get(t.Context(), "/readyz")
 		// As root the socket's owner is not arpd's uid; its presence is enough.
-		_, statErr := os.Stat(ownership.Socket(e.dir, ownership.Arpd))
+		_, statErr := os.Stat(ownership.Socket(e.Dir, ownership.Arpd))
 		return err == nil || statErr == nil
 	})
 }
 
-// eventually waits for a condition, for 10 s at most.
+// eventually waits for a condition.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
+	statetest.Eventually(t, what, ok)
 }
 
 // condition waits until a VIP's condition has the status and returns it.

@@ -12,15 +12,15 @@ import (
 
 // These tests have a real host at the other end: its kernel answers.
 
-func TestAHostThatHasTheAddressAnswersTheProbe(t *testing.T) {
+func TestNetnsAHostThatHasTheAddressAnswersTheProbe(t *testing.T) {
 	w := newKernelWorld(t)
 	w.peer.Add(t, far, vip4.String()+"/32")
 	w.peer.Add(t, far, vip6.String()+"/128")
 	e := newElector(t)
 	start(t, e, w)
-	e.vip(t, "default.four", schema.StateStandby, vip4)
-	e.vip(t, "default.six", schema.StateStandby, vip6)
-	e.vip(t, "default.free", schema.StateStandby, vip4.Next(), vip6.Next())
+	e.vip("default.four", schema.StateStandby, vip4)
+	e.vip("default.six", schema.StateStandby, vip6)
+	e.vip("default.free", schema.StateStandby, vip4.Next(), vip6.Next())
 	for _, key := range []string{"default.four", "default.six"} {
 		e.condition(t, key, schema.ConditionUnclaimed, schema.False)
 		if s, _ := e.status(key); s.Addresses[0].ConflictMAC != stranger.String() {
@@ -30,7 +30,7 @@ func TestAHostThatHasTheAddressAnswersTheProbe(t *testing.T) {
 	e.condition(t, "default.free", schema.ConditionUnclaimed, schema.True)
 }
 
-func TestAHostThatTakesTheAddressIsAConflict(t *testing.T) {
+func TestNetnsAHostThatTakesTheAddressIsAConflict(t *testing.T) {
 	if _, err := exec.LookPath("arping"); err != nil {
 		if os.Getenv(nstest.Require) == "1" {
 			t.Fatal(err)
@@ -39,7 +39,7 @@ func TestAHostThatTakesTheAddressIsAConflict(t *testing.T) {
 	}
 	w := newKernelWorld(t)
 	e := newElector(t)
-	e.vip(t, "default.web", schema.StateActive, vip4)
+	e.vip("default.web", schema.StateActive, vip4)
 	w.add(t, vip4, protocol)
 	start(t, e, w)
 	e.condition(t, "default.web", schema.ConditionAnnounced, schema.True)

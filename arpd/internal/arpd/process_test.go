@@ -10,104 +10,56 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vipod/vipod/arpd/internal/frame"
+	"github.com/vipod/vipod/shared/daemon"
 	"github.com/vipod/vipod/shared/netsafe"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
-	"github.com/vipod/vipod/shared/sock"
-	"github.com/vipod/vipod/shared/statefile"
+	"github.com/vipod/vipod/shared/statetest"
 )
 
-// process is the binary under its own uid with its only capability.
+func TestMain(m *testing.M) {
+	statetest.Main(m, func() int {
+		p := daemon.Program{Name: ownership.Arpd, Run: Run, Status: PrintStatus}
+		return p.Main(os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	})
+}
+
+// process is the daemon under its own uid with only its capability.
 type process struct {
 	*elector
 	*kernelWorld
-	binary string
-	stderr bytes.Buffer
-}
-
-// binary builds the daemon, once.
-var binary = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(binaryDir, "arpd")
-	if out, err := exec.Command("go", "build", "-o", path, "../..").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-var binaryDir string
-
-func TestMain(m *testing.M) {
-	var err error
-	if binaryDir, err = os.MkdirTemp("", "arpd-binary"); err != nil {
-		panic(err)
-	}
-	if err := os.Chmod(binaryDir, 0o755); err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(binaryDir) // a leftover in the temporary directory is no failure
-	os.Exit(code)
+	*statetest.Process
 }
 
 func startProcess(t *testing.T) *process {
 	t.Helper()
 	p := &process{kernelWorld: newKernelWorld(t), elector: newElector(t)}
-	dir, err := os.MkdirTemp("", "arpd")
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
-	must(t, os.Chmod(dir, 0o755))
-	p.binary, err = binary()
-	must(t, err)
-	// The elector's directory as the pod has it.
-	must(t, os.Rename(p.dir, filepath.Join(dir, "state")))
-	p.dir = filepath.Join(dir, "state")
-	must(t, filepath.WalkDir(p.dir, func(path string, _ os.DirEntry, err error) error {
-		uid := ownership.UID(ownership.Elector)
-		if strings.HasPrefix(path, ownership.Dir(p.dir, ownership.Arpd)) {
-			uid = ownership.UID(ownership.Arpd)
-		}
-		return os.Chown(path, uid, ownership.Group)
-	}))
-	cmd := exec.Command("setpriv", "--reuid", strconv.Itoa(ownership.UID(ownership.Arpd)), "--regid", strconv.Itoa(ownership.Group),
-		"--clear-groups", "--inh-caps", "+net_raw", "--ambient-caps", "+net_raw", "--bounding-set", "-all,+net_raw",
-		p.binary, "run", "--state-dir", p.dir)
-	cmd.Stderr = &p.stderr
-	must(t, p.ns.Do(cmd.Start))
+	p.Process = p.Pod.Process(ownership.Arpd)
+	must(t, p.ns.Do(func() error { p.Start(); return nil }))
 	t.Cleanup(func() {
-		p.node(t, schema.PhaseStopped)
-		must(t, cmd.Process.Signal(os.Interrupt))
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("ended with %v", err)
-		}
-		if t.Failed() {
-			t.Logf("%s", &p.stderr)
-		}
+		p.phase(schema.PhaseStopped)
+		p.Signal(syscall.SIGINT)
+		p.Exited()
 	})
-	eventually(t, "the daemon is ready", func() bool { _, err := p.ask(t, "/readyz"); return err == nil })
+	eventually(t, "the daemon is ready", func() bool { _, err := p.Ask("/readyz"); return err == nil })
 	return p
 }
 
-func (p *process) ask(t *testing.T, path string) (string, error) {
-	b, err := sock.NewClient(p.dir, ownership.Arpd).Get(t.Context(), path)
-	return string(b), err
-}
-
 func (p *process) isAnnounced(key string) bool {
-	path := filepath.Join(ownership.VIPs(p.dir, ownership.Arpd), key+".json")
-	s, err := statefile.Read[schema.Status](path, ownership.UID(ownership.Arpd))
-	return err == nil && schema.IsTrue(s.Conditions, schema.ConditionAnnounced)
+	s, ok := p.status(key)
+	return ok && schema.IsTrue(s.Conditions, schema.ConditionAnnounced)
 }
 
-func TestUnderItsOwnUidWithOnlyItsCapability(t *testing.T) {
+func TestNetnsUnderItsOwnUidWithOnlyItsCapability(t *testing.T) {
 	p := startProcess(t)
-	p.vip(t, "default.web", schema.StateActive, vip4, vip6)
+	p.vip("default.web", schema.StateActive, vip4, vip6)
 	eventually(t, "the document is read", func() bool {
-		s, err := p.ask(t, "/status")
+		s, err := p.Ask("/status")
 		return err == nil && strings.Contains(s, "NotPresent")
 	})
 	for _, ip := range []netip.Addr{vip4, vip6} {
@@ -124,37 +76,36 @@ func TestUnderItsOwnUidWithOnlyItsCapability(t *testing.T) {
 	time.Sleep(1100 * time.Millisecond)
 	p.say(t, craft(t, frame.Reply, vip4))
 	eventually(t, "metrics show the conflict", func() bool {
-		m, err := p.ask(t, "/metrics")
+		m, err := p.Ask("/metrics")
 		return err == nil && strings.Contains(m, `vipod_arpd_conflict{address="198.51.100.7",key="default.web"} 1`) &&
 			strings.Contains(m, "vipod_arpd_conflicts_total 1")
 	})
-	out, err := exec.Command(p.binary, "status", "--state-dir", p.dir).CombinedOutput()
-	must(t, err)
+	out := p.Run("status")
 	t.Logf("arpd status:\n%s", out)
-	if !strings.Contains(string(out), "default.web") || !strings.Contains(string(out), stranger.String()) {
+	if !strings.Contains(out, "default.web") || !strings.Contains(out, stranger.String()) {
 		t.Error("the table lacks the VIP or the stranger")
 	}
-	if _, err := p.ask(t, "/healthz"); err != nil {
+	if _, err := p.Ask("/healthz"); err != nil {
 		t.Error(err)
 	}
 }
 
 // TestWhatTheFenceDropsIsNotSent shows what a frame looks like that a rule on
 // the netdev egress hook drops, as vipd's fence does: sending fails (ENOBUFS).
-func TestWhatTheFenceDropsIsNotSent(t *testing.T) {
+func TestNetnsWhatTheFenceDropsIsNotSent(t *testing.T) {
 	p := startProcess(t)
 	p.nft(t, `table netdev fence { chain out { type filter hook egress device "lan0" priority 0; arp saddr ip 198.51.100.7 drop; }; }`)
-	p.vip(t, "default.web", schema.StateActive, vip4)
+	p.vip("default.web", schema.StateActive, vip4)
 	p.add(t, vip4, protocol)
 	eventually(t, "failures are counted", func() bool {
-		m, err := p.ask(t, "/metrics")
+		m, err := p.Ask("/metrics")
 		return err == nil && strings.Contains(m, `vipod_arpd_send_errors_total{interface="lan0"}`)
 	})
 	if p.isAnnounced("default.web") || len(about(p, frame.Request, vip4)) != 0 {
 		t.Error("announced through a closed fence")
 	}
 	eventually(t, "the report says why", func() bool {
-		b, err := os.ReadFile(filepath.Join(ownership.VIPs(p.dir, ownership.Arpd), "default.web.json"))
+		b, err := os.ReadFile(filepath.Join(ownership.VIPs(p.Dir, ownership.Arpd), "default.web.json"))
 		return err == nil && strings.Contains(string(b), "no buffer space")
 	})
 	p.nft(t, "delete table netdev fence")
@@ -172,9 +123,9 @@ func (p *process) nft(t *testing.T, commands string) {
 	}
 }
 
-func TestAFloodCostsABoundedPartOfAProcessorAndDoesNotStopSending(t *testing.T) {
+func TestNetnsAFloodCostsABoundedPartOfAProcessorAndDoesNotStopSending(t *testing.T) {
 	p := startProcess(t)
-	p.vip(t, "default.web", schema.StateActive, vip4)
+	p.vip("default.web", schema.StateActive, vip4)
 	p.add(t, vip4, protocol)
 	eventually(t, "it is announced", func() bool { return len(about(p, frame.Request, vip4)) > 0 })
 	flood := craft(t, frame.Request, vip4.Next())
@@ -186,7 +137,7 @@ func TestAFloodCostsABoundedPartOfAProcessorAndDoesNotStopSending(t *testing.T) 
 	if got := len(about(p, frame.Request, vip4)); got < 2 {
 		t.Errorf("%d rounds during the flood, want 2", got)
 	}
-	m, err := p.ask(t, "/metrics")
+	m, err := p.Ask("/metrics")
 	must(t, err)
 	for line := range strings.Lines(m) {
 		if strings.HasPrefix(line, "vipod_arpd_frames_") || strings.HasPrefix(line, "process_cpu_seconds_total") {
@@ -195,17 +146,17 @@ func TestAFloodCostsABoundedPartOfAProcessorAndDoesNotStopSending(t *testing.T) 
 	}
 }
 
-func TestAThousandVIPs(t *testing.T) {
+func TestNetnsAThousandVIPs(t *testing.T) {
 	const n = 1000
 	p := startProcess(t)
 	var changes []netsafe.Change
 	for i := range n {
 		ip := netip.AddrFrom4([4]byte{198, 51, byte(100 + i/250), byte(i%250 + 1)})
-		p.vip(t, fmt.Sprintf("default.web-%d", i), schema.StateActive, ip)
+		p.vip(fmt.Sprintf("default.web-%d", i), schema.StateActive, ip)
 		changes = append(changes, netsafe.Change{Kind: netsafe.Add, Address: p.address(t, ip, protocol)})
 	}
 	eventually(t, "all documents are read", func() bool {
-		s, err := p.ask(t, "/status")
+		s, err := p.Ask("/status")
 		return err == nil && strings.Count(s, "NotPresent") == n
 	})
 	var began, added time.Time
@@ -236,7 +187,7 @@ func TestAThousandVIPs(t *testing.T) {
 	time.Sleep(6 * time.Second) // the burst's rounds
 	before := p.cpu(t)
 	for range 5 { // as elector's renewals
-		p.grant(t, time.Hour)
+		p.Grant(time.Hour)
 		time.Sleep(time.Second)
 	}
 	t.Logf("at rest, with a renewal each second: %.2f%% of a processor", (p.cpu(t)-before)/5*100)
@@ -244,7 +195,7 @@ func TestAThousandVIPs(t *testing.T) {
 
 func (p *process) cpu(t *testing.T) float64 {
 	t.Helper()
-	m, err := p.ask(t, "/metrics")
+	m, err := p.Ask("/metrics")
 	must(t, err)
 	for line := range strings.Lines(m) {
 		if value, ok := strings.CutPrefix(line, "process_cpu_seconds_total "); ok {

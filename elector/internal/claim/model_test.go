@@ -75,7 +75,6 @@ type weakness struct {
 	keepForfeited    bool   // documents of before a restart stay until the plan
 	dropForfeited    bool   // what was forfeited is removed and not withdrawn
 	reportAnyway     bool   // vipd reports after a pass that failed
-	neverSwept       bool   // what a document no longer names is taken for gone at once
 }
 
 func (m *model) after(d time.Duration, run func()) {
@@ -199,6 +198,7 @@ var shapes = [][][]vipShape{
 	{{{"a", []int{0, 1}}, {"c", []int{2, 3}}}},
 	{{{"a", []int{0}}}, {{"d", []int{3, 1}}}},
 	{{{"a", []int{0, 1}}, {"b", []int{1}}}, {{"d", []int{3}}}},
+	{{{"a", []int{0}}}, {{"c", []int{2}}}, {{"d", []int{3}}}},
 }
 
 // lockIndex is the index of the control plane's address.

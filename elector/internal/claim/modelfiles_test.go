@@ -37,7 +37,8 @@ func (s *stateDir) put(doc *schema.VIP) {
 	s.docs[doc.Key] = doc
 }
 
-// writeFiles writes documents, grant and node.json, in this order.
+// writeFiles writes documents, grant and node.json, in this order. To write
+// many documents takes its time.
 func (n *modelNode) writeFiles() {
 	if !n.m.weak.grantFirst {
 		n.writeDocuments()
@@ -45,7 +46,7 @@ func (n *modelNode) writeFiles() {
 	} else {
 		n.writeGrants()
 		life := n.life
-		n.m.after(2*ms, func() {
+		n.m.after(n.m.delay(20*ms, 100*ms, .3), func() {
 			n.elector.do(func() {
 				if life == n.life {
 					n.writeDocuments()
@@ -53,10 +54,18 @@ func (n *modelNode) writeFiles() {
 			})
 		})
 	}
-	if n.planned && !n.state.synced {
-		n.state.writeNode(true)
-		n.vipd.wake(false)
+	if !n.planned || n.state.synced {
+		return
 	}
+	life := n.life
+	n.m.after(n.m.delay(10*ms, 300*ms, .3), func() {
+		n.elector.do(func() {
+			if life == n.life && !n.state.synced {
+				n.state.writeNode(true)
+				n.vipd.wake(false)
+			}
+		})
+	})
 }
 
 func (n *modelNode) writeDocuments() {
@@ -172,7 +181,7 @@ func (n *modelNode) readStatus() {
 			statuses[key] = s
 		}
 	}
-	swept := n.state.synced && n.state.observed == n.state.node || n.m.weak.neverSwept
+	swept := n.state.synced && n.state.observed == n.state.node
 	n.ledger.Acknowledge(statuses, swept)
 	exposed, now := n.ledger.Exposures(), n.clock()
 	for _, ip := range n.m.addrs {

@@ -65,7 +65,6 @@ func TestModelFindsAMissingRule(t *testing.T) {
 		"forfeited documents go before the plan": {keepForfeited: true},
 		"forfeited documents are withdrawn":      {dropForfeited: true},
 		"no report of a pass that failed":        {reportAnyway: true},
-		"only complete documents are a sweep":    {neverSwept: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

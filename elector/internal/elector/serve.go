@@ -2,7 +2,6 @@ package elector
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 
@@ -13,16 +12,11 @@ import (
 	"github.com/vipod/vipod/shared/daemon"
 	"github.com/vipod/vipod/shared/metrics"
 	"github.com/vipod/vipod/shared/ownership"
-	"github.com/vipod/vipod/shared/sock"
 )
 
 // runTasks runs the loop until ctx ends and it has handed everything over; the
 // watches and the socket go on until then.
 func (e *Elector) runTasks(ctx context.Context, log *slog.Logger, stateDir string, cluster *kube.Cluster, loop daemon.Task, h http.Handler) error {
-	l, err := sock.Listen(stateDir, ownership.Elector)
-	if err != nil {
-		return err
-	}
 	rest, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	others := make(chan error, 1)
@@ -33,10 +27,7 @@ func (e *Elector) runTasks(ctx context.Context, log *slog.Logger, stateDir strin
 				cluster.Run(ctx)
 				return nil
 			}),
-			daemon.TaskFunc("socket", func(ctx context.Context, ready func()) error {
-				ready()
-				return sock.Serve(ctx, l, h)
-			}))
+			daemon.Socket(stateDir, ownership.Elector, h))
 	}()
 	done := make(chan error, 1)
 	loopCtx, cancel := context.WithCancel(ctx)
@@ -46,11 +37,11 @@ func (e *Elector) runTasks(ctx context.Context, log *slog.Logger, stateDir strin
 		done <- err
 	}()
 	select {
-	case err = <-others: // without the API or the socket the loop is of no use
+	case err := <-others: // without the API or the socket the loop is of no use
 		cancel()
 		<-done
 		return err
-	case err = <-done:
+	case err := <-done:
 		stop()
 		<-others
 		return err
@@ -59,28 +50,8 @@ func (e *Elector) runTasks(ctx context.Context, log *slog.Logger, stateDir strin
 
 // handler answers on the socket.
 func handler(r *reconcile.Reconciler, registry *prometheus.Registry, ready func() error) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, req *http.Request) {
-		answer(w, r.Healthz(req.Context()))
+	return daemon.Handler(daemon.Answers{
+		Healthy: r.Healthz, Ready: ready, Metrics: metrics.Handler(registry),
+		Status: func(ctx context.Context) (any, error) { return r.Report(ctx) },
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, ready()) })
-	mux.Handle("GET /metrics", metrics.Handler(registry))
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, req *http.Request) {
-		report, err := r.Report(req.Context())
-		if err != nil {
-			answer(w, err)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(report) // the asker is gone, if anything
-	})
-	return mux
-}
-
-func answer(w http.ResponseWriter, err error) {
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	_, _ = w.Write([]byte("ok\n")) // the asker is gone, if anything
 }

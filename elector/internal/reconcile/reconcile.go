@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"net/netip"
 	"time"
@@ -10,19 +9,15 @@ import (
 	"github.com/vipod/vipod/elector/internal/claim"
 	"github.com/vipod/vipod/elector/internal/intent"
 	"github.com/vipod/vipod/shared/bootclock"
+	"github.com/vipod/vipod/shared/daemon"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/report"
 	"github.com/vipod/vipod/shared/schema"
-	"github.com/vipod/vipod/shared/statefile"
 	"github.com/vipod/vipod/shared/trigger"
 )
 
-const (
-	// never is a time that does not come.
-	never = time.Duration(math.MaxInt64)
-	// Bounds of the time between two passes without any cause.
-	resyncLow, resyncHigh = 30 * time.Second, 60 * time.Second
-)
+// never is a time that does not come.
+const never = time.Duration(math.MaxInt64)
 
 // Reconciler is elector's loop, see the package comment.
 type Reconciler struct {
@@ -129,12 +124,15 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	failed := make(chan error, 1)
-	go func() { failed <- r.watchFiles(work) }()
+	resync := trigger.New()
+	go func() {
+		failed <- daemon.RunTasks(work, r.Log, daemon.Resync(resync), daemon.Watch(r.Log, "watch of reports", r.files.Fire,
+			ownership.Dir(r.StateDir, ownership.Vipd), ownership.VIPs(r.StateDir, ownership.Vipd),
+			ownership.Dir(r.StateDir, ownership.Arpd), ownership.VIPs(r.StateDir, ownership.Arpd)))
+	}()
 	r.followGates(work)
 	go r.status.run(work)
 	go r.teller.run(work)
-	resync := trigger.New()
-	go resync.Resync(work, resyncLow, resyncHigh)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	stop := ctx.Done()
@@ -144,7 +142,7 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 			stop = nil
 			r.beginStop(bootclock.Now())
 		case err := <-failed:
-			return fmt.Errorf("watching the state directory: %w", err)
+			return err
 		case e := <-r.API.Leases():
 			if !r.takeLeases(e) {
 				continue
@@ -173,12 +171,6 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 		}
 		timer.Reset(max(r.deadline()-bootclock.Now(), time.Millisecond))
 	}
-}
-
-func (r *Reconciler) watchFiles(ctx context.Context) error {
-	return statefile.Watch(ctx, r.Log, r.files.Fire,
-		ownership.Dir(r.StateDir, ownership.Vipd), ownership.VIPs(r.StateDir, ownership.Vipd),
-		ownership.Dir(r.StateDir, ownership.Arpd), ownership.VIPs(r.StateDir, ownership.Arpd))
 }
 
 func (r *Reconciler) followGates(ctx context.Context) {

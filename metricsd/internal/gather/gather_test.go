@@ -18,16 +18,21 @@ import (
 
 	"github.com/vipod/vipod/metricsd/internal/gather"
 	"github.com/vipod/vipod/metricsd/internal/pod"
-	"github.com/vipod/vipod/metricsd/internal/podtest"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/shared/sock"
+	"github.com/vipod/vipod/shared/statetest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
+// listen sets where the endpoint is to be.
+func listen(address string) func(*schema.Node) {
+	return func(n *schema.Node) { n.Settings.MetricsAddress = address }
+}
+
 // newGatherer returns one over real files and sockets with a stopped clock.
-func newGatherer(p *podtest.Pod) *gather.Gatherer {
+func newGatherer(p *statetest.Pod) *gather.Gatherer {
 	siblings, names := map[string]gather.Sibling{}, []string{}
 	for _, d := range ownership.Table() {
 		if d.Name != ownership.Metricsd {
@@ -37,7 +42,7 @@ func newGatherer(p *podtest.Pod) *gather.Gatherer {
 	}
 	return &gather.Gatherer{
 		Log:      slog.New(slog.DiscardHandler),
-		Reader:   pod.NewReader(slog.New(slog.DiscardHandler), p.Dir, podtest.Boot, func() time.Duration { return time.Hour }),
+		Reader:   pod.NewReader(slog.New(slog.DiscardHandler), p.Dir, p.Boot, func() time.Duration { return time.Hour }),
 		Siblings: siblings,
 		Timeout:  time.Minute,
 		Own:      prometheus.NewRegistry(),
@@ -65,18 +70,18 @@ func page(t *testing.T, g *gather.Gatherer) string {
 	return string(text)
 }
 
-func TestPageOfTheWholePodIsTheGoldenOne(t *testing.T) {
-	p := podtest.New(t)
-	p.Write(ownership.Elector, "node", podtest.Node(":2112"))
+func TestNetnsPageOfTheWholePodIsTheGoldenOne(t *testing.T) {
+	p := statetest.New(t)
+	p.WriteNode(p.Node(listen(":2112")))
 	until := map[schema.GrantName]int64{schema.GrantNode: int64(time.Hour + 4500*time.Millisecond)}
-	p.Write(ownership.Elector, "grant", &schema.Grant{Boot: podtest.Boot, ValidUntil: until})
-	web := podtest.VIP("default.web", schema.StateActive, "198.51.100.7", "2001:db8::7")
+	p.Write(ownership.Elector, "grant", &schema.Grant{Boot: p.Boot, ValidUntil: until})
+	web := statetest.VIP("default.web", schema.StateActive, "eth0", "198.51.100.7", "2001:db8::7")
 	p.Write(ownership.Elector, "vips/default.web", web)
-	p.Write(ownership.Elector, "vips/default.old", podtest.VIP("default.old", schema.StateDraining, "198.51.100.8"))
-	p.Write(ownership.Elector, "vips/_control-plane", podtest.VIP(schema.ControlPlaneKey, schema.StateStandby, "203.0.113.1"))
+	p.Write(ownership.Elector, "vips/default.old", statetest.VIP("default.old", schema.StateDraining, "eth0", "198.51.100.8"))
+	p.Write(ownership.Elector, "vips/_control-plane", statetest.VIP(schema.ControlPlaneKey, schema.StateStandby, "eth0", "203.0.113.1"))
 	p.Write(ownership.Vipd, "vips/default.web",
-		podtest.Status(web, schema.ConditionPresent, schema.True, "198.51.100.7", "2001:db8::7"))
-	p.Write(ownership.Arpd, "vips/default.web", podtest.Status(web, schema.ConditionAnnounced, schema.True))
+		statetest.Status(web, schema.ConditionPresent, schema.True, "198.51.100.7", "2001:db8::7"))
+	p.Write(ownership.Arpd, "vips/default.web", statetest.Status(web, schema.ConditionAnnounced, schema.True))
 	p.Serve(ownership.Elector, daemon("# TYPE kube_vip_is_leader gauge\n"+
 		"kube_vip_is_leader{node=\"node-a\",lease_name=\"plndr-cp-lock\"} 0\n"+
 		"# TYPE kube_vip_active_services gauge\nkube_vip_active_services{namespace=\"default\"} 1\n"))
@@ -98,7 +103,7 @@ func TestPageOfTheWholePodIsTheGoldenOne(t *testing.T) {
 	}
 }
 
-func TestAHostileSiblingCostsNoOtherItsMetrics(t *testing.T) {
+func TestNetnsAHostileSiblingCostsNoOtherItsMetrics(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		arpd   http.Handler
@@ -116,7 +121,7 @@ func TestAHostileSiblingCostsNoOtherItsMetrics(t *testing.T) {
 		{"redirects to itself", http.RedirectHandler("/metrics", http.StatusFound), 0, "unreachable"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := podtest.New(t)
+			p := statetest.New(t)
 			p.Serve(ownership.Arpd, test.arpd)
 			p.Serve(ownership.Vipd, daemon("vipd_works 1\n"))
 			g := newGatherer(p)
@@ -150,8 +155,8 @@ func hanging(begin bool) http.Handler {
 	})
 }
 
-func TestASocketOfAnotherUserIsNotBelieved(t *testing.T) {
-	p := podtest.New(t)
+func TestNetnsASocketOfAnotherUserIsNotBelieved(t *testing.T) {
+	p := statetest.New(t)
 	p.ServeAs(ownership.Arpd, ownership.UID(ownership.Vipd), daemon("stolen 1\n"))
 	got := page(t, newGatherer(p))
 	if strings.Contains(got, "stolen") || !strings.Contains(got, `vipod_component_up{component="arpd"} 0`) {
@@ -159,9 +164,9 @@ func TestASocketOfAnotherUserIsNotBelieved(t *testing.T) {
 	}
 }
 
-func TestAComponentThatIsSwitchedOffIsNotAsked(t *testing.T) {
-	p := podtest.New(t)
-	node := podtest.Node("")
+func TestNetnsAComponentThatIsSwitchedOffIsNotAsked(t *testing.T) {
+	p := statetest.New(t)
+	node := p.Node(listen(""))
 	node.Components = []string{ownership.Elector, ownership.Vipd}
 	p.Write(ownership.Elector, "node", node)
 	g := newGatherer(p)
@@ -175,10 +180,10 @@ func TestAComponentThatIsSwitchedOffIsNotAsked(t *testing.T) {
 	}
 }
 
-func TestReportTellsUpReadyAndVersion(t *testing.T) {
-	p := podtest.New(t)
+func TestNetnsReportTellsUpReadyAndVersion(t *testing.T) {
+	p := statetest.New(t)
 	p.Write(ownership.Vipd, "daemon", &schema.Daemon{Name: ownership.Vipd,
-		Conditions: []schema.Condition{{Type: "Fenced", Status: schema.False, Since: podtest.Since}}})
+		Conditions: []schema.Condition{{Type: "Fenced", Status: schema.False, Since: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}}})
 	p.Serve(ownership.Elector, daemon("vipod_build_info{version=\"v0.1.0\"} 1\n"))
 	mux := http.NewServeMux()
 	mux.HandleFunc("/metrics", func(http.ResponseWriter, *http.Request) {})
@@ -201,8 +206,8 @@ func TestReportTellsUpReadyAndVersion(t *testing.T) {
 	}
 }
 
-func TestFailoversAreCountedAndThoseSeenFromBothEndsMeasured(t *testing.T) {
-	p := podtest.New(t)
+func TestNetnsFailoversAreCountedAndThoseSeenFromBothEndsMeasured(t *testing.T) {
+	p := statetest.New(t)
 	g := newGatherer(p)
 	g.Counters.Failovers([]pod.Failover{{Took: 20 * time.Millisecond, Known: true}, {}})
 	got := page(t, g)
@@ -216,9 +221,9 @@ func TestFailoversAreCountedAndThoseSeenFromBothEndsMeasured(t *testing.T) {
 	}
 }
 
-func TestABrokenComponentIsLoggedOnceUntilItChanges(t *testing.T) {
-	p := podtest.New(t)
-	p.Write(ownership.Elector, "node", podtest.Node(""))
+func TestNetnsABrokenComponentIsLoggedOnceUntilItChanges(t *testing.T) {
+	p := statetest.New(t)
+	p.WriteNode(p.Node(listen("")))
 	p.Serve(ownership.Elector, daemon(""))
 	p.Serve(ownership.Vipd, daemon(""))
 	p.Serve(ownership.Arpd, daemon("vipod_component_up 1\n"))

@@ -15,11 +15,16 @@ import (
 	"time"
 
 	"github.com/vipod/vipod/metricsd/internal/pod"
-	"github.com/vipod/vipod/metricsd/internal/podtest"
 	"github.com/vipod/vipod/shared/daemon"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
+	"github.com/vipod/vipod/shared/statetest"
 )
+
+// listen sets where the endpoint is to be.
+func listen(address string) func(*schema.Node) {
+	return func(n *schema.Node) { n.Settings.MetricsAddress = address }
+}
 
 func TestListenFlagTakesAnAddressOrNone(t *testing.T) {
 	for value, ok := range map[string]bool{
@@ -49,7 +54,7 @@ func free(t *testing.T) string {
 }
 
 // run runs the daemon until the test ends and returns what stops it.
-func run(t *testing.T, p *podtest.Pod, o *Options) (stop func()) {
+func run(t *testing.T, p *statetest.Pod, o *Options) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	env := &daemon.Env{Log: slog.New(slog.DiscardHandler), StateDir: p.Dir}
@@ -71,7 +76,7 @@ func run(t *testing.T, p *podtest.Pod, o *Options) (stop func()) {
 }
 
 // ask asks metricsd's own socket, without the check of its user.
-func ask(t *testing.T, p *podtest.Pod, path string) (int, string) {
+func ask(t *testing.T, p *statetest.Pod, path string) (int, string) {
 	t.Helper()
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
@@ -102,7 +107,7 @@ func eventually(t *testing.T, complaint func() string) {
 	t.Fatal(last)
 }
 
-func selfReport(p *podtest.Pod) schema.Daemon {
+func selfReport(p *statetest.Pod) schema.Daemon {
 	// Its owner is whoever runs the test.
 	data, err := os.ReadFile(filepath.Join(ownership.Dir(p.Dir, ownership.Metricsd), "daemon.json"))
 	if err != nil {
@@ -115,7 +120,7 @@ func selfReport(p *podtest.Pod) schema.Daemon {
 	return doc
 }
 
-func awaitListening(t *testing.T, p *podtest.Pod, status schema.ConditionStatus, reason string) {
+func awaitListening(t *testing.T, p *statetest.Pod, status schema.ConditionStatus, reason string) {
 	t.Helper()
 	eventually(t, func() string {
 		c, _ := schema.FindCondition(selfReport(p).Conditions, conditionListening)
@@ -137,13 +142,13 @@ func fetch(address string) (string, error) {
 	return string(b), err
 }
 
-func TestEndpointOpensWhereTheNodeSaysAndFollowsIt(t *testing.T) {
-	p := podtest.New(t)
+func TestNetnsEndpointOpensWhereTheNodeSaysAndFollowsIt(t *testing.T) {
+	p := statetest.New(t)
 	run(t, p, &Options{})
 	awaitListening(t, p, schema.Unknown, "NoSettings")
 	first, second := free(t), free(t)
 	for _, address := range []string{first, second} {
-		p.Write(ownership.Elector, "node", podtest.Node(address))
+		p.WriteNode(p.Node(listen(address)))
 		eventually(t, func() string {
 			if body, _ := fetch(address); !strings.Contains(body, "vipod_component_up") {
 				return address + " does not answer"
@@ -154,7 +159,7 @@ func TestEndpointOpensWhereTheNodeSaysAndFollowsIt(t *testing.T) {
 	if _, err := fetch(first); err == nil {
 		t.Error("the former address still answers")
 	}
-	node := podtest.Node("")
+	node := p.Node(listen(""))
 	p.Write(ownership.Elector, "node", node)
 	awaitListening(t, p, schema.True, "Off")
 	if _, err := fetch(second); err == nil {
@@ -168,9 +173,9 @@ func TestEndpointOpensWhereTheNodeSaysAndFollowsIt(t *testing.T) {
 	})
 }
 
-func TestFlagOverridesTheNode(t *testing.T) {
-	p := podtest.New(t)
-	p.Write(ownership.Elector, "node", podtest.Node(free(t)))
+func TestNetnsFlagOverridesTheNode(t *testing.T) {
+	p := statetest.New(t)
+	p.WriteNode(p.Node(listen(free(t))))
 	address := free(t)
 	run(t, p, &Options{Listen: Address{given: true, value: address}})
 	eventually(t, func() string {
@@ -181,13 +186,13 @@ func TestFlagOverridesTheNode(t *testing.T) {
 	})
 }
 
-func TestAddressInUseIsAConditionAndNotTheEnd(t *testing.T) {
-	p := podtest.New(t)
+func TestNetnsAddressInUseIsAConditionAndNotTheEnd(t *testing.T) {
+	p := statetest.New(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Write(ownership.Elector, "node", podtest.Node(l.Addr().String()))
+	p.WriteNode(p.Node(listen(l.Addr().String())))
 	run(t, p, &Options{})
 	awaitListening(t, p, schema.False, "CannotListen")
 	if err := l.Close(); err != nil {
@@ -196,9 +201,9 @@ func TestAddressInUseIsAConditionAndNotTheEnd(t *testing.T) {
 	awaitListening(t, p, schema.True, "Listening")
 }
 
-func TestSocketAnswersForThePod(t *testing.T) {
-	p := podtest.New(t)
-	p.Write(ownership.Elector, "vips/default.web", podtest.VIP("default.web", schema.StateActive, "198.51.100.7"))
+func TestNetnsSocketAnswersForThePod(t *testing.T) {
+	p := statetest.New(t)
+	p.Write(ownership.Elector, "vips/default.web", statetest.VIP("default.web", schema.StateActive, "eth0", "198.51.100.7"))
 	p.WriteRaw(ownership.Vipd, "vips/default.web", []byte("nonsense"))
 	run(t, p, &Options{})
 	eventually(t, func() string {
@@ -230,9 +235,9 @@ func TestSocketAnswersForThePod(t *testing.T) {
 	})
 }
 
-func TestPagesStayWhileThePodStops(t *testing.T) {
-	p := podtest.New(t)
-	node := podtest.Node("")
+func TestNetnsPagesStayWhileThePodStops(t *testing.T) {
+	p := statetest.New(t)
+	node := p.Node(listen(""))
 	node.Phase = schema.PhaseStopping
 	p.Write(ownership.Elector, "node", node)
 	p.Serve(ownership.Elector, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -249,7 +254,7 @@ func TestPagesStayWhileThePodStops(t *testing.T) {
 	if code, body := ask(t, p, "/healthz"); code != http.StatusOK {
 		t.Errorf("gone before elector stopped: %s", body)
 	}
-	node = podtest.Node("")
+	node = p.Node(listen(""))
 	node.Phase = schema.PhaseStopped
 	p.Write(ownership.Elector, "node", node)
 	select {

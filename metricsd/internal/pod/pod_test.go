@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vipod/vipod/metricsd/internal/pod"
-	"github.com/vipod/vipod/metricsd/internal/podtest"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
+	"github.com/vipod/vipod/shared/statetest"
 )
 
 const key = "default.web"
@@ -19,13 +19,18 @@ const key = "default.web"
 // clock is set by the tests.
 type clock struct{ now time.Duration }
 
-func newReader(p *podtest.Pod) (*pod.Reader, *clock) {
-	c := &clock{now: time.Hour}
-	return pod.NewReader(slog.New(slog.DiscardHandler), p.Dir, podtest.Boot, func() time.Duration { return c.now }), c
+// listen sets where the endpoint is to be.
+func listen(address string) func(*schema.Node) {
+	return func(n *schema.Node) { n.Settings.MetricsAddress = address }
 }
 
-func TestAnEmptyStateDirectoryIsNoProblem(t *testing.T) {
-	p := podtest.New(t)
+func newReader(p *statetest.Pod) (*pod.Reader, *clock) {
+	c := &clock{now: time.Hour}
+	return pod.NewReader(slog.New(slog.DiscardHandler), p.Dir, p.Boot, func() time.Duration { return c.now }), c
+}
+
+func TestNetnsAnEmptyStateDirectoryIsNoProblem(t *testing.T) {
+	p := statetest.New(t)
 	r, _ := newReader(p)
 	s, finished := r.Look()
 	if s.Node != nil || len(s.VIPs)+len(s.Problems)+len(finished) > 0 {
@@ -36,15 +41,15 @@ func TestAnEmptyStateDirectoryIsNoProblem(t *testing.T) {
 	}
 }
 
-func TestDocumentsOfThreeDaemonsJoinByKey(t *testing.T) {
-	p := podtest.New(t)
-	vip := podtest.VIP(key, schema.StateActive, "198.51.100.7", "2001:db8::7")
+func TestNetnsDocumentsOfThreeDaemonsJoinByKey(t *testing.T) {
+	p := statetest.New(t)
+	vip := statetest.VIP(key, schema.StateActive, "eth0", "198.51.100.7", "2001:db8::7")
 	p.Write(ownership.Elector, "vips/"+key, vip)
-	p.Write(ownership.Vipd, "vips/"+key, podtest.Status(vip, schema.ConditionPresent, schema.False, "198.51.100.7"))
-	p.Write(ownership.Arpd, "vips/"+key, podtest.Status(vip, schema.ConditionAnnounced, schema.True))
+	p.Write(ownership.Vipd, "vips/"+key, statetest.Status(vip, schema.ConditionPresent, schema.False, "198.51.100.7"))
+	p.Write(ownership.Arpd, "vips/"+key, statetest.Status(vip, schema.ConditionAnnounced, schema.True))
 	// vipd still has an address that nobody wants any more.
-	gone := podtest.VIP("default.gone", schema.StateActive)
-	p.Write(ownership.Vipd, "vips/default.gone", podtest.Status(gone, schema.ConditionPresent, schema.True, "198.51.100.9"))
+	gone := statetest.VIP("default.gone", schema.StateActive, "eth0")
+	p.Write(ownership.Vipd, "vips/default.gone", statetest.Status(gone, schema.ConditionPresent, schema.True, "198.51.100.9"))
 	r, _ := newReader(p)
 	s, _ := r.Look()
 	want := []pod.VIPReport{
@@ -57,10 +62,10 @@ func TestDocumentsOfThreeDaemonsJoinByKey(t *testing.T) {
 	}
 }
 
-func TestABadFileIsAProblemAndTheLastGoodOneStays(t *testing.T) {
-	p := podtest.New(t)
-	p.Write(ownership.Elector, "node", podtest.Node(":2112"))
-	p.Write(ownership.Elector, "vips/"+key, podtest.VIP(key, schema.StateActive, "198.51.100.7"))
+func TestNetnsABadFileIsAProblemAndTheLastGoodOneStays(t *testing.T) {
+	p := statetest.New(t)
+	p.WriteNode(p.Node(listen(":2112")))
+	p.Write(ownership.Elector, "vips/"+key, statetest.VIP(key, schema.StateActive, "eth0", "198.51.100.7"))
 	r, _ := newReader(p)
 	r.Look()
 	p.WriteRaw(ownership.Elector, "node", []byte("{"))
@@ -74,10 +79,10 @@ func TestABadFileIsAProblemAndTheLastGoodOneStays(t *testing.T) {
 	}
 }
 
-func TestGrantRunsOutAndIsNotHeldInAnotherBoot(t *testing.T) {
-	p := podtest.New(t)
-	p.Write(ownership.Elector, "vips/"+key, podtest.VIP(key, schema.StateActive))
-	p.Write(ownership.Elector, "vips/"+schema.ControlPlaneKey, podtest.VIP(schema.ControlPlaneKey, schema.StateStandby))
+func TestNetnsGrantRunsOutAndIsNotHeldInAnotherBoot(t *testing.T) {
+	p := statetest.New(t)
+	p.Write(ownership.Elector, "vips/"+key, statetest.VIP(key, schema.StateActive, "eth0"))
+	p.Write(ownership.Elector, "vips/"+schema.ControlPlaneKey, statetest.VIP(schema.ControlPlaneKey, schema.StateStandby, "eth0"))
 	r, c := newReader(p)
 	grant := func(boot string) {
 		until := map[schema.GrantName]int64{schema.GrantNode: int64(time.Hour + 5*time.Second)}
@@ -89,9 +94,9 @@ func TestGrantRunsOutAndIsNotHeldInAnotherBoot(t *testing.T) {
 		now  time.Duration
 		want time.Duration
 	}{
-		{"fresh", podtest.Boot, time.Hour, 5 * time.Second},
-		{"later", podtest.Boot, time.Hour + 4*time.Second, time.Second},
-		{"over", podtest.Boot, 2 * time.Hour, 0},
+		{"fresh", p.Boot, time.Hour, 5 * time.Second},
+		{"later", p.Boot, time.Hour + 4*time.Second, time.Second},
+		{"over", p.Boot, 2 * time.Hour, 0},
 		{"another boot", "other", time.Hour, 0},
 	} {
 		grant(test.boot)
@@ -104,26 +109,26 @@ func TestGrantRunsOutAndIsNotHeldInAnotherBoot(t *testing.T) {
 	}
 }
 
-func TestFailoverLastsFromActiveUntilAnnounced(t *testing.T) {
-	p := podtest.New(t)
+func TestNetnsFailoverLastsFromActiveUntilAnnounced(t *testing.T) {
+	p := statetest.New(t)
 	r, c := newReader(p)
 	look := func(after time.Duration) []pod.Failover {
 		c.now += after
 		_, finished := r.Look()
 		return finished
 	}
-	standby := podtest.VIP(key, schema.StateStandby, "198.51.100.7")
+	standby := statetest.VIP(key, schema.StateStandby, "eth0", "198.51.100.7")
 	p.Write(ownership.Elector, "vips/"+key, standby)
-	p.Write(ownership.Arpd, "vips/"+key, podtest.Status(standby, schema.ConditionAnnounced, schema.True)) // of an earlier time
+	p.Write(ownership.Arpd, "vips/"+key, statetest.Status(standby, schema.ConditionAnnounced, schema.True)) // of an earlier time
 	if got := look(0); got != nil {
 		t.Fatalf("standby finished %v", got)
 	}
-	active := podtest.VIP(key, schema.StateActive, "198.51.100.7")
+	active := statetest.VIP(key, schema.StateActive, "eth0", "198.51.100.7")
 	p.Write(ownership.Elector, "vips/"+key, active)
 	if got := look(time.Second); got != nil {
 		t.Fatalf("an announcement of an older document finished %v", got)
 	}
-	p.Write(ownership.Arpd, "vips/"+key, podtest.Status(active, schema.ConditionAnnounced, schema.True))
+	p.Write(ownership.Arpd, "vips/"+key, statetest.Status(active, schema.ConditionAnnounced, schema.True))
 	want := []pod.Failover{{Key: key, Took: 20 * time.Millisecond, Known: true}}
 	if diff := cmp.Diff(want, look(20*time.Millisecond)); diff != "" {
 		t.Errorf("finished (-want +got):\n%s", diff)
@@ -131,23 +136,23 @@ func TestFailoverLastsFromActiveUntilAnnounced(t *testing.T) {
 	if got := look(time.Second); got != nil {
 		t.Errorf("finished twice: %v", got)
 	}
-	again := podtest.VIP(key, schema.StateActive, "198.51.100.7")
+	again := statetest.VIP(key, schema.StateActive, "eth0", "198.51.100.7")
 	again.Epoch = "8" // lost and won again between two looks
 	p.Write(ownership.Elector, "vips/"+key, again)
-	p.Write(ownership.Arpd, "vips/"+key, podtest.Status(again, schema.ConditionAnnounced, schema.True))
+	p.Write(ownership.Arpd, "vips/"+key, statetest.Status(again, schema.ConditionAnnounced, schema.True))
 	if diff := cmp.Diff([]pod.Failover{{Key: key}}, look(time.Second)); diff != "" {
 		t.Errorf("begin and end in one look (-want +got):\n%s", diff)
 	}
 }
 
-func TestVIPThatWasActiveAtTheFirstLookIsNotMeasured(t *testing.T) {
-	p := podtest.New(t)
-	active := podtest.VIP(key, schema.StateActive, "198.51.100.7")
+func TestNetnsVIPThatWasActiveAtTheFirstLookIsNotMeasured(t *testing.T) {
+	p := statetest.New(t)
+	active := statetest.VIP(key, schema.StateActive, "eth0", "198.51.100.7")
 	p.Write(ownership.Elector, "vips/"+key, active)
 	r, c := newReader(p)
 	r.Look()
 	c.now += time.Second
-	p.Write(ownership.Arpd, "vips/"+key, podtest.Status(active, schema.ConditionAnnounced, schema.True))
+	p.Write(ownership.Arpd, "vips/"+key, statetest.Status(active, schema.ConditionAnnounced, schema.True))
 	if _, finished := r.Look(); finished != nil {
 		t.Errorf("finished %v", finished)
 	}

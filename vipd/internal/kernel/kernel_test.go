@@ -34,14 +34,14 @@ func linux(t *testing.T) (*kernel.Linux, *nstest.NS) {
 	return kernel.NewLinux(kernel.TableName("")), ns
 }
 
-func TestLinuxKeepsTheContract(t *testing.T) {
+func TestNetnsLinuxKeepsTheContract(t *testing.T) {
 	kerneltest.Run(t, func(t *testing.T) kerneltest.Env {
 		k, _ := linux(t)
 		return kerneltest.Env{Kernel: k}
 	})
 }
 
-func TestGrantEndsByItself(t *testing.T) {
+func TestNetnsGrantEndsByItself(t *testing.T) {
 	k, _ := linux(t)
 	if err := k.Do([]plan.Op{plan.AddTable{}, plan.AddChain{Link: "v0"}})[0]; err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestGrantEndsByItself(t *testing.T) {
 	}
 }
 
-func TestProbeFindsTheFenceAndLeavesNothing(t *testing.T) {
+func TestNetnsProbeFindsTheFenceAndLeavesNothing(t *testing.T) {
 	k, _ := linux(t)
 	if err := kernel.ProbeFence(kernel.TableName("")); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestProbeFindsTheFenceAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestChainSurvivesOrFollowsItsLink(t *testing.T) {
+func TestNetnsChainSurvivesOrFollowsItsLink(t *testing.T) {
 	k, ns := linux(t)
 	up := []plan.Op{plan.AddTable{}, plan.AddChain{Link: "v0"}}
 	for i, err := range k.Do(up) {

@@ -47,6 +47,20 @@ func (e *env) served(name string, vip lab.Addrs) string {
 	return owner
 }
 
+// servedByOthers is served with no pod on the owner. What a client loses with
+// a pod of a node that is cut off says nothing about the address.
+func (e *env) servedByOthers(name string, vip lab.Addrs) string {
+	e.t.Helper()
+	owner := e.served(name, vip)
+	var pods []string
+	for _, node := range e.others(owner) {
+		pods = append(pods, podOf(node))
+	}
+	e.must(e.SetEndpoints(e.ctx, name, pods...))
+	time.Sleep(2 * time.Second) // kube-proxy follows once a second
+	return owner
+}
+
 // remove deletes a Service and checks that nothing of it is left.
 func (e *env) remove(name string) {
 	e.t.Helper()

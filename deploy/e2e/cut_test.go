@@ -47,7 +47,7 @@ func (e *env) farSide(node string, addrs ...netip.Addr) *far {
 func TestE2ECutOffOwnerIsSilentBeforeItsSuccessorClaims(t *testing.T) {
 	e := begin(t)
 	vip, name := e.vip(), "cut"
-	owner := e.served(name, vip)
+	owner := e.servedByOthers(name, vip)
 	far := e.farSide(owner, vip.Slice()...)
 	var successor string
 	var cut, healed time.Time
@@ -128,7 +128,7 @@ func TestE2ELinkThatFailsMakesItsNodeIneligible(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := begin(t)
 			vip, name := e.vip(), "link-"+c.name
-			owner := e.served(name, vip)
+			owner := e.servedByOthers(name, vip)
 			e.separate(owner)
 			t.Cleanup(func() { e.forgetFlaps(owner) })
 			var successor string
@@ -173,7 +173,7 @@ func TestE2EControlPlaneLeavesALinkThatFails(t *testing.T) {
 func TestE2EFlappingLinkMovesItsAddressesOnce(t *testing.T) {
 	e := begin(t)
 	vip, name := e.vip(), "flap"
-	owner := e.served(name, vip)
+	owner := e.servedByOthers(name, vip)
 	e.separate(owner)
 	t.Cleanup(func() { e.forgetFlaps(owner) })
 	e.during(vip, func() {

@@ -33,7 +33,7 @@ func (l *Lab) Get(ctx context.Context, role string, addr netip.AddrPort) (Answer
 
 // httpClient returns a client that connects from within a role's namespace.
 func (l *Lab) httpClient(role string) *http.Client {
-	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+	return &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			return l.Dial(ctx, role, network, addr)

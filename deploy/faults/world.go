@@ -20,14 +20,12 @@ import (
 )
 
 const (
-	// protocol marks vipod's addresses, the default of vip_routingprotocol.
-	protocol = 248
 	// poll is how often something that has to come is looked for.
 	poll = 20 * time.Millisecond
-	// LeaseDuration is D, RetryPeriod is R: the defaults of vip_leaseduration
-	// and vip_retryperiod.
+	// LeaseDuration is D, the default of vip_leaseduration.
 	LeaseDuration = 5 * time.Second
-	RetryPeriod   = time.Second
+	// RetryPeriod is R, the default of vip_retryperiod.
+	RetryPeriod = time.Second
 )
 
 // World is what a case works on: the lab, and one Service with its owner.

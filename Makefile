@@ -157,7 +157,7 @@ test-faults: build ## Faults done to a lab, watched from outside; FULL=1 for all
 
 .PHONY: bench bench-go
 bench: packages build ## Measurements in a lab, into deploy/bench/RESULTS.md; ARGS=-help; as root
-	@echo "--- measuring: about 25 minutes, on a machine that has nothing else to do"
+	@echo "--- measuring: about 30 minutes, on a machine that has nothing else to do"
 	@cd deploy && go run ./bench $(ARGS)
 bench-go: ## Benchmarks of single functions
 	$(call in_modules,$(OURS),go test -run '^$$' -bench . -benchmem ./...)

@@ -17,7 +17,7 @@ const (
 	// floodSize is how many VIPs the owner has that is lost.
 	floodSize = 1000
 	// floodLook is how long requests are counted after a loss.
-	floodLook = 45 * time.Second
+	floodLook = 20 * time.Second
 )
 
 // flood cuts off the owner of many VIPs.
@@ -75,7 +75,8 @@ func (w *world) gather(ctx context.Context, b *batch, node string) error {
 	if err := w.mend(ctx); err != nil {
 		return err
 	}
-	return w.quiet(ctx)
+	// What it writes about the move goes on for long and ends with it.
+	return pause(ctx, announced)
 }
 
 // poll is the time between two looks that are not free.
@@ -83,11 +84,7 @@ const poll = 100 * time.Millisecond
 
 // lose cuts the owner of all VIPs off and watches how the others take over.
 func (w *world) lose(ctx context.Context, b *batch, owner string) ([]value, error) {
-	var capture *probe.Capture
-	err := w.InNS(client, func() (err error) {
-		capture, err = probe.Listen(iface)
-		return err
-	})
+	capture, err := w.capture()
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ const (
 	// calm is how long a trial looks before anything happens.
 	calm = 300 * time.Millisecond
 	// after is how long it looks when everything has happened.
-	after = 1500 * time.Millisecond
+	after = time.Second
 )
 
 // fault is what happens to the owner in a trial.

@@ -51,7 +51,7 @@ func parse() options {
 	flag.IntVar(&o.trials, "trials", 20, "trials of each measurement")
 	flag.IntVar(&o.large, "large", 3, "trials of measurements with hundreds of Services and more")
 	flag.Float64Var(&o.scale, "scale", 1, "multiplies every number of Services above 10, to try the measurements on a busy machine")
-	flag.DurationVar(&o.churn, "churn", 5*time.Minute, "how long Services come and go while memory is watched")
+	flag.DurationVar(&o.churn, "churn", 3*time.Minute, "how long Services come and go while memory is watched")
 	flag.StringVar(&o.profiles, "profiles", "", "folder for processor profiles of the daemons while Services are created")
 	for _, p := range peers {
 		flag.Func("peer-"+p.name, "measure "+p.name+" as well: its `program`", func(path string) error {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/vipod/vipod/deploy/bench/result"
 	"github.com/vipod/vipod/deploy/probe"
-	"github.com/vipod/vipod/shared/ownership"
 )
 
 // profileSeconds is how long a profile is taken.
@@ -26,7 +25,7 @@ func (m *measuring) profile(what string) (wait func()) {
 		return running.Wait
 	}
 	lab := m.world.Lab
-	for _, name := range []string{ownership.Elector, ownership.Vipd, ownership.Arpd} {
+	for _, name := range m.sys.programs() {
 		running.Go(func() {
 			path := filepath.Join(m.profiles, fmt.Sprintf("%s-%s.pprof", what, name))
 			data, err := lab.Ask(context.Background(), "n1", name, fmt.Sprintf("/debug/pprof/profile?seconds=%d", profileSeconds))

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/vipod/vipod/deploy/probe"
 )
 
 // steadySizes are how many Services there are.
@@ -15,7 +17,12 @@ var steadySizes = []int{10, 1000, 5000}
 // steadyWindow is how long requests are counted for one value.
 const steadyWindow = 20 * time.Second
 
-// steady counts requests to the API server while nothing happens.
+// announced is how long addresses are announced again and again after they
+// came.
+const announced = 6 * time.Second
+
+// steady counts requests to the API server, and announcements on the LAN,
+// while nothing happens.
 func steady(ctx context.Context, m *measuring) error {
 	for _, n := range steadySizes {
 		n := m.scaled(n)
@@ -27,12 +34,11 @@ func steady(ctx context.Context, m *measuring) error {
 			}
 			continue
 		}
+		if err := pause(ctx, announced); err != nil {
+			return err
+		}
 		err = m.each(ctx, size, m.large, func(ctx context.Context, _ int) ([]value, error) {
-			c, err := m.world.window(ctx, steadyWindow)
-			if err != nil {
-				return nil, err
-			}
-			return m.world.beyond(c.rates(steadyWindow)), nil
+			return m.world.nothing(ctx, steadyWindow)
 		})
 		if err != nil {
 			return err
@@ -42,6 +48,36 @@ func steady(ctx context.Context, m *measuring) error {
 		}
 	}
 	return nil
+}
+
+// nothing counts requests and announcements for a while.
+func (w *world) nothing(ctx context.Context, d time.Duration) ([]value, error) {
+	capture, err := w.capture()
+	if err != nil {
+		return nil, err
+	}
+	defer capture.Close()
+	begin := time.Now()
+	c, err := w.window(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	frames := 0
+	for _, f := range capture.Frames() {
+		if at := f.Time.Sub(begin); f.Unsolicited && at >= 0 && at < d {
+			frames++
+		}
+	}
+	return append(w.beyond(c.rates(d)), value{"announcements", "frames/s", float64(frames) / d.Seconds()}), nil
+}
+
+// capture begins to capture ARP and NA frames at the client.
+func (w *world) capture() (capture *probe.Capture, err error) {
+	err = w.InNS(client, func() error {
+		capture, err = probe.Listen(iface)
+		return err
+	})
+	return capture, err
 }
 
 // beyond says what was asked beyond what the lab itself asks.

@@ -18,6 +18,7 @@ type pulse struct {
 	last     atomic.Int64 // of the last good answer, CLOCK_BOOTTIME, 0 for never
 	failures atomic.Int32 // in a row
 	problem  atomic.Pointer[string]
+	missed   atomic.Bool // the last good answer was found to be too old
 }
 
 // follow asks at the given interval until ctx ends and fires wake when the
@@ -43,8 +44,8 @@ func (p *pulse) follow(ctx context.Context, every, timeout time.Duration, ask fu
 	}
 }
 
-// note takes one answer and says whether it is news: the first one, and every
-// failure, since somebody may count them.
+// note takes one answer and says whether it is news: the first one, one that
+// was missed, and every failure, since somebody may count them.
 func (p *pulse) note(err error) bool {
 	if err != nil {
 		text := err.Error()
@@ -54,7 +55,8 @@ func (p *pulse) note(err error) bool {
 	}
 	first := p.last.Swap(int64(bootclock.Now())) == 0
 	p.problem.Store(nil)
-	return p.failures.Swap(0) != 0 || first
+	missed := p.missed.Swap(false)
+	return p.failures.Swap(0) != 0 || first || missed
 }
 
 // until returns until when the last good answer counts if it counts for d.
@@ -110,6 +112,7 @@ func (g *gate) open(now time.Duration, on bool, report schema.Daemon, node schem
 	until = g.pulse.until(g.patience)
 	switch {
 	case now >= until:
+		g.pulse.missed.Store(true) // that none has failed means nothing after a pause of this process
 		return false, g.daemon + " does not answer: " + g.pulse.why(), never
 	case !g.reported || g.behind != 0 && now-g.behind >= g.patience:
 		return false, g.complaint(report, node), never

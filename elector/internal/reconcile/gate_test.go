@@ -13,6 +13,7 @@ import (
 	"github.com/vipod/vipod/elector/internal/claim"
 	"github.com/vipod/vipod/elector/internal/kube"
 	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/schema"
 )
 
 func TestArpdDownDrainsTheNode(t *testing.T) {
@@ -82,6 +83,28 @@ func TestStateDirectoryThatCannotBeWrittenLetsTheLeaseRunOut(t *testing.T) {
 	}
 	c.nodes[other].arpdUp.Store(false)
 	eventually(t, patience, "the node serves again", func() bool { return c.wire.owner("203.0.113.10") == node })
+}
+
+// A process that was stopped for a while finds no answer of that time and no
+// failed one either.
+func TestAnswerAfterAPauseIsNews(t *testing.T) {
+	g := gate{daemon: "vipd", patience: time.Second}
+	g.trust(time.Hour)
+	node := schema.Observed{Generation: 1}
+	report := schema.Daemon{Observed: node, Conditions: []schema.Condition{{Type: schema.ConditionReady, Status: schema.True}}}
+	if g.pulse.note(nil) {
+		t.Error("an answer among others is news")
+	}
+	g.pulse.last.Store(int64(time.Hour))
+	if ok, _, _ := g.open(time.Hour+2*time.Second, true, report, node); ok {
+		t.Error("relied on without an answer")
+	}
+	if !g.pulse.note(nil) {
+		t.Error("the answer that was missed is no news")
+	}
+	if g.pulse.note(nil) {
+		t.Error("the one after it is")
+	}
 }
 
 func TestVipdRestartMovesNothing(t *testing.T) {

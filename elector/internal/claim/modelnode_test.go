@@ -63,7 +63,8 @@ type modelNode struct {
 	shape          int
 	cutUntil       time.Duration
 	relistAfterCut bool
-	stream         int // watch connection
+	stream         int  // watch connection
+	watching       bool // its list was made: what is committed from now on comes
 	lastDelivery   time.Duration
 
 	probing map[netip.Addr]bool // arpd is at it
@@ -128,11 +129,13 @@ func (n *modelNode) restart() {
 // relist closes the watch and makes a new one, which begins with a list.
 func (n *modelNode) relist() {
 	n.stream++
+	n.watching = false
 	stream := n.stream
 	if n.m.now < n.cutUntil {
 		n.m.after(n.cutUntil-n.m.now+10*ms, n.relist)
 		return
 	}
+	n.watching = true
 	var leases []claim.Lease
 	for _, l := range n.m.leases {
 		leases = append(leases, l)
@@ -165,7 +168,7 @@ func (n *modelNode) healed() {
 
 // deliver sends one event down the watch, in order, late, not during a cut.
 func (n *modelNode) deliver(e watchEvent) {
-	if n.stream == 0 {
+	if !n.watching {
 		return
 	}
 	stream, life := n.stream, n.life

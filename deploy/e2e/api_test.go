@@ -61,37 +61,28 @@ func (e *env) servedByOthers(name string, vip lab.Addrs) string {
 	return owner
 }
 
-// remove deletes a Service and checks that nothing of it is left.
-func (e *env) remove(name string) {
+// removeAll deletes the test's Services and checks that nothing of them is
+// left.
+func (e *env) removeAll() {
 	e.t.Helper()
-	e.services = slices.DeleteFunc(e.services, func(s string) bool { return s == name })
 	var addrs []netip.Addr
-	service, err := e.Client().CoreV1().Services(metav1.NamespaceDefault).Get(e.ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return
-	}
-	if err == nil {
-		addrs = ingress(service)
-		err = e.DeleteService(e.ctx, name)
-	}
-	if err != nil {
-		e.t.Errorf("removing Service %s: %v", name, err)
-		return
-	}
-	for _, ip := range addrs {
-		if e.shared(ip) {
+	// The newest first: it may wait for an older one's address.
+	for _, name := range slices.Backward(e.services) {
+		service, err := e.Client().CoreV1().Services(metav1.NamespaceDefault).Get(e.ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
 			continue
 		}
+		if err == nil {
+			addrs = append(addrs, ingress(service)...)
+			err = e.DeleteService(e.ctx, name)
+		}
+		if err != nil {
+			e.t.Errorf("removing Service %s: %v", name, err)
+		}
+	}
+	for _, ip := range addrs {
 		e.within(soon, ip.String()+" is gone with its Service", func() error { return e.nowhere(ip) })
 	}
-}
-
-// shared says whether another Service still has the address.
-func (e *env) shared(ip netip.Addr) bool {
-	list, err := e.Client().CoreV1().Services(metav1.NamespaceDefault).List(e.ctx, metav1.ListOptions{})
-	return err == nil && slices.ContainsFunc(list.Items, func(s corev1.Service) bool {
-		return slices.Contains(ingress(&s), ip)
-	})
 }
 
 // service returns a Service as it is.

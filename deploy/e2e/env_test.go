@@ -97,10 +97,7 @@ func (e *env) end() {
 		e.t.Errorf("mending the lab: %v", err)
 		return
 	}
-	// The newest first: it may wait for an older one's address.
-	for _, name := range slices.Backward(slices.Clone(e.services)) {
-		e.remove(name)
-	}
+	e.removeAll()
 }
 
 // mend ends every fault and waits until all nodes are ready.
@@ -180,14 +177,14 @@ func (e *env) within(d time.Duration, what string, done func() error) time.Durat
 		if took > d || e.ctx.Err() != nil {
 			e.t.Fatalf("not within %v: %s: %v", d, what, err)
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 
 // holds fails the test unless check returns nil for the whole of d.
 func (e *env) holds(d time.Duration, what string, check func() error) {
 	e.t.Helper()
-	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if err := check(); err != nil {
 			e.t.Fatalf("%s: %v", what, err)
 		}

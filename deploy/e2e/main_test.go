@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -27,6 +28,12 @@ const envJanitor = "VIPOD_E2E_JANITOR"
 func TestMain(m *testing.M) {
 	if name := os.Getenv(envJanitor); name != "" {
 		os.Exit(janitor(name))
+	}
+	// What runs side by side mostly waits.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "3"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
 	}
 	code := m.Run()
 	if err := shared.down(); err != nil {

@@ -31,7 +31,11 @@ func (r *Reconciler) prolong() bool {
 	if !maps.Equal(grants.Held(t), r.given.Held(t)) {
 		return false
 	}
-	return r.give(grants) == nil
+	if r.give(grants) != nil {
+		return false
+	}
+	r.docs.Grants = grants // a pass that is under way gives no older ones
+	return true
 }
 
 // give brings the kernel's grants to those.

@@ -83,7 +83,7 @@ func (r *Reconciler) tryPass(start time.Time) error {
 		return nil // absent is not empty
 	}
 	r.desired = r.wanted()
-	return r.converge(r.docs.Grants)
+	return r.converge()
 }
 
 // wanted is what the documents want as of now.
@@ -118,7 +118,7 @@ func (r *Reconciler) open(table string) error {
 
 // converge makes the plan's operations, stage by stage. An address that cannot
 // be added concerns its VIP alone and is no error here.
-func (r *Reconciler) converge(grants schema.Grants) error {
+func (r *Reconciler) converge() error {
 	stages := map[plan.Stage][]plan.Op{}
 	for _, op := range plan.Plan(r.desired, r.actual) {
 		stages[op.Stage()] = append(stages[op.Stage()], op)
@@ -132,11 +132,11 @@ func (r *Reconciler) converge(grants schema.Grants) error {
 	_ = r.do(stages[plan.Add]) // in r.failed
 	r.logFailures(before)
 	if removed != nil {
-		return errors.Join(removed, r.keepOpen(grants))
+		return errors.Join(removed, r.keepOpen(r.docs.Grants))
 	}
 	r.acted = true
 	opened := r.do(stages[plan.Open])
-	given := r.give(grants)
+	given := r.give(r.docs.Grants)
 	r.scheduleRefresh()
 	return errors.Join(opened, given)
 }
@@ -257,7 +257,8 @@ func (r *Reconciler) CleanUp() error {
 	}
 	r.actual = actual
 	r.desired = plan.Desired{Protocol: r.protocol(), Sweep: true, Fence: r.fence}
-	if err := r.converge(schema.Grants{}); err != nil {
+	r.docs.Grants = schema.Grants{}
+	if err := r.converge(); err != nil {
 		return err
 	}
 	return r.report.CleanUp()

@@ -111,7 +111,7 @@ func (b *bench) converged(grantLeft time.Duration, vips ...schema.VIP) error {
 	b.docs.Grants = schema.Grants{schema.GrantNode: bootclock.Now() + grantLeft}
 	b.desired = b.wanted()
 	b.kernel.said = nil
-	return b.converge(b.docs.Grants)
+	return b.converge()
 }
 
 func web(state schema.State, ips ...string) schema.VIP {

@@ -279,3 +279,19 @@ func TestNetnsGrantIsGivenToTheLinksByName(t *testing.T) {
 		t.Errorf("open on %v", got)
 	}
 }
+
+func TestNetnsGrantRenewedInTheMidstOfAPassIsNotCutByIt(t *testing.T) {
+	w := serving(t, kept)
+	w.kernel.Fail = func(op plan.Op) error {
+		if _, ok := op.(plan.AddAddress); ok {
+			w.Grant(10 * time.Hour)
+			w.Renewed.Fire()
+		}
+		return nil
+	}
+	w.WriteVIP(statetest.VIP("default.other", schema.StateActive, "eth0", taken))
+	w.pass()
+	if left := w.kernel.Left[schema.GrantNode]; left < 9*time.Hour || !w.claims(kept, taken) {
+		t.Errorf("%s left in the kernel: %+v", left, w.kernel.State)
+	}
+}

@@ -12,9 +12,9 @@ import (
 	"github.com/vipod/vipod/shared/trigger"
 )
 
-// pulse is whether something that is asked again and again answers. It is
+// asked is whether something that is asked again and again answers. It is
 // safe for concurrent use.
-type pulse struct {
+type asked struct {
 	last     atomic.Int64 // of the last good answer, CLOCK_BOOTTIME, 0 for never
 	failures atomic.Int32 // in a row
 	problem  atomic.Pointer[string]
@@ -23,7 +23,7 @@ type pulse struct {
 
 // follow asks at the given interval until ctx ends and fires wake when the
 // answers change.
-func (p *pulse) follow(ctx context.Context, every, timeout time.Duration, ask func(context.Context) error, wake *trigger.Trigger) {
+func (p *asked) follow(ctx context.Context, every, timeout time.Duration, ask func(context.Context) error, wake *trigger.Trigger) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -46,7 +46,7 @@ func (p *pulse) follow(ctx context.Context, every, timeout time.Duration, ask fu
 
 // note takes one answer and says whether it is news: the first one, one that
 // was missed, and every failure, since somebody may count them.
-func (p *pulse) note(err error) bool {
+func (p *asked) note(err error) bool {
 	if err != nil {
 		text := err.Error()
 		p.problem.Store(&text)
@@ -60,7 +60,7 @@ func (p *pulse) note(err error) bool {
 }
 
 // until returns until when the last good answer counts if it counts for d.
-func (p *pulse) until(d time.Duration) time.Duration {
+func (p *asked) until(d time.Duration) time.Duration {
 	last := time.Duration(p.last.Load())
 	if last == 0 {
 		return 0
@@ -68,7 +68,7 @@ func (p *pulse) until(d time.Duration) time.Duration {
 	return last + d
 }
 
-func (p *pulse) why() string {
+func (p *asked) why() string {
 	if s := p.problem.Load(); s != nil {
 		return *s
 	}
@@ -78,7 +78,7 @@ func (p *pulse) why() string {
 // gate is whether one of the daemons that an L2 VIP needs can be relied on.
 type gate struct {
 	daemon string
-	pulse  pulse
+	answer asked
 	// patience is for how long it may be silent or behind: a daemon that is
 	// restarted must not move a VIP.
 	patience time.Duration
@@ -93,7 +93,7 @@ type gate struct {
 
 // trust takes the daemon for well as of now, after a restart of elector alone.
 func (g *gate) trust(now time.Duration) {
-	g.pulse.last.Store(int64(now))
+	g.answer.last.Store(int64(now))
 	g.behind, g.reported, g.proven = 0, true, true
 }
 
@@ -109,11 +109,11 @@ func (g *gate) open(now time.Duration, on bool, report schema.Daemon, node schem
 	case g.behind == 0:
 		g.behind = now
 	}
-	until = g.pulse.until(g.patience)
+	until = g.answer.until(g.patience)
 	switch {
 	case now >= until:
-		g.pulse.missed.Store(true) // that none has failed means nothing after a pause of this process
-		return false, g.daemon + " does not answer: " + g.pulse.why(), never
+		g.answer.missed.Store(true) // that none has failed means nothing after a pause of this process
+		return false, g.daemon + " does not answer: " + g.answer.why(), never
 	case !g.reported || g.behind != 0 && now-g.behind >= g.patience:
 		return false, g.complaint(report, node), never
 	case g.behind != 0:

@@ -92,17 +92,17 @@ func TestAnswerAfterAPauseIsNews(t *testing.T) {
 	g.trust(time.Hour)
 	node := schema.Observed{Generation: 1}
 	report := schema.Daemon{Observed: node, Conditions: []schema.Condition{{Type: schema.ConditionReady, Status: schema.True}}}
-	if g.pulse.note(nil) {
+	if g.answer.note(nil) {
 		t.Error("an answer among others is news")
 	}
-	g.pulse.last.Store(int64(time.Hour))
+	g.answer.last.Store(int64(time.Hour))
 	if ok, _, _ := g.open(time.Hour+2*time.Second, true, report, node); ok {
 		t.Error("relied on without an answer")
 	}
-	if !g.pulse.note(nil) {
+	if !g.answer.note(nil) {
 		t.Error("the answer that was missed is no news")
 	}
-	if g.pulse.note(nil) {
+	if g.answer.note(nil) {
 		t.Error("the one after it is")
 	}
 }

@@ -31,7 +31,7 @@ type Reconciler struct {
 	status  *publisher
 
 	vipd, arpd *gate
-	health     pulse
+	health     asked
 	files      *trigger.Trigger // another daemon's file may have changed
 	gates      *trigger.Trigger // a daemon or the local API server changed its answer
 	calls      chan func()      // to be called by the loop
@@ -177,7 +177,7 @@ func (r *Reconciler) followGates(ctx context.Context) {
 	every := r.Config.RetryPeriod / 2
 	for _, g := range []*gate{r.vipd, r.arpd} {
 		ask := func(ctx context.Context) error { return r.Ask(ctx, g.daemon) }
-		go g.pulse.follow(ctx, every, max(every, 250*time.Millisecond), ask, r.gates)
+		go g.answer.follow(ctx, every, max(every, 250*time.Millisecond), ask, r.gates)
 	}
 	if r.lock != nil {
 		h := r.Config.ControlPlane.Health

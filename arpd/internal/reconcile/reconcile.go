@@ -120,7 +120,7 @@ func (r *Reconciler) pass() time.Duration {
 	r.mu.Unlock()
 	r.report()
 	r.logError(err)
-	wait := r.untilGrantEnds()
+	wait := r.untilGrantEnds(seen)
 	if err != nil {
 		return min(wait, r.backoff.Failed())
 	}
@@ -140,13 +140,14 @@ func (r *Reconciler) logError(err error) {
 	r.lastErr = text
 }
 
-func (r *Reconciler) untilGrantEnds() time.Duration {
-	now := r.now()
-	end := r.docs.Grants.End(now)
+// untilGrantEnds returns how long until a grant ends that was held when what
+// is in force was planned. It may have ended since, which is to be acted on.
+func (r *Reconciler) untilGrantEnds(planned time.Duration) time.Duration {
+	end := r.docs.Grants.End(planned)
 	if end == 0 {
 		return never
 	}
-	return max(end-now, time.Millisecond)
+	return max(end-r.now(), time.Millisecond)
 }
 
 // grantPass takes over prolonged grants. Anything else that changed in the
@@ -159,7 +160,7 @@ func (r *Reconciler) grantPass() time.Duration {
 	}
 	r.docs.Grants = grants
 	r.engine.SetGrants(grants)
-	return r.untilGrantEnds()
+	return r.untilGrantEnds(now)
 }
 
 func (r *Reconciler) plan(now time.Duration) (plan.Output, []plan.Link, error) {

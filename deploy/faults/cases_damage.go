@@ -32,6 +32,8 @@ func damages() []Case {
 			Fault: func(ctx context.Context, w *World) error { return w.in(ctx, w.Owner, "conntrack -F") }},
 		{Name: "state directory full", Want: lost, Hold: LeaseDuration + 2*time.Second, Fault: fill},
 		{Name: "state directory read-only", Long: true, Want: lost, Hold: LeaseDuration + 2*time.Second, Fault: readOnly},
+		{Name: "state directory deleted", Want: Expectation{Outcome: Either, Bound: takeover, Hands: 1, Rate: recoverRate},
+			Hold: LeaseDuration + 2*time.Second, Fault: deleteState},
 		{Name: "VIP document truncated", Want: stays, Hold: time.Second, Fault: spoil(func(b []byte) []byte { return b[:len(b)/2] })},
 		{Name: "VIP document empty", Long: true, Want: stays, Hold: time.Second, Fault: spoil(func([]byte) []byte { return nil })},
 		{Name: "VIP document with a flipped bit", Want: stays, Hold: time.Second, Fault: spoil(func(b []byte) []byte {
@@ -97,6 +99,22 @@ func readOnly(_ context.Context, w *World) error {
 	}
 	w.After(func(context.Context) error { return remount(0) })
 	return remount(unix.MS_RDONLY)
+}
+
+// deleteState deletes every file and directory; in the end the pod is
+// replaced, since nobody makes them again for one that runs.
+func deleteState(_ context.Context, w *World) error {
+	w.After(func(ctx context.Context) error { return replacePod(ctx, w) })
+	entries, err := os.ReadDir(w.StateDir(w.Owner))
+	if err != nil {
+		return fmt.Errorf("deleting the state: %w", err)
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(w.stateFile(e.Name())); err != nil {
+			return fmt.Errorf("deleting the state: %w", err)
+		}
+	}
+	return nil
 }
 
 // document is elector's document about the Service on its owner.

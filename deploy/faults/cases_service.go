@@ -26,6 +26,10 @@ func services() []Case {
 			Faulty: everyNode, Fault: flipType},
 		{Name: "Service changes its addresses there and back", Long: true, Want: Expectation{Outcome: Back, Bound: 2 * time.Second, Hands: 10},
 			Faulty: everyNode, Fault: flipAddresses},
+		{Name: "Service changes its class away and back", Long: true, Want: Expectation{Outcome: Back, Bound: 2 * time.Second, Hands: 10},
+			Faulty: everyNode, Fault: flipClass},
+		{Name: "Service changes its traffic policy there and back", Long: true, Faulty: everyNode,
+			Want: Expectation{Outcome: Either, Bound: time.Second, Hands: 10}, Pods: []string{"p1"}, Fault: flipPolicy},
 		{Name: "300 Services created and deleted at once", Long: true, Want: unhurt, Faulty: nobody, Settle: 2 * time.Second, Fault: burst},
 		{Name: "pods of all nodes restarted in turn", Settle: 2 * time.Second,
 			Faulty: everyNode, Want: Expectation{Outcome: Either, Bound: 250 * time.Millisecond, Hands: 3, Rate: recoverRate}, Fault: roll},
@@ -79,6 +83,38 @@ func flipType(ctx context.Context, w *World) error {
 		corev1.ServiceTypeClusterIP, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeClusterIP, corev1.ServiceTypeLoadBalancer,
 	} {
 		err := errors.Join(w.change(ctx, func(s *corev1.Service) { s.Spec.Type = kind }), pause(ctx, 500*time.Millisecond))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flipClass gives the Service to another implementation and takes it back. A
+// class can only be changed by way of another type.
+func flipClass(ctx context.Context, w *World) error {
+	other := "example.com/other"
+	for _, class := range []*string{&other, nil, &other, nil} {
+		err := errors.Join(
+			w.change(ctx, func(s *corev1.Service) {
+				s.Spec.Type, s.Spec.LoadBalancerClass = corev1.ServiceTypeClusterIP, nil
+			}),
+			w.change(ctx, func(s *corev1.Service) {
+				s.Spec.Type, s.Spec.LoadBalancerClass = corev1.ServiceTypeLoadBalancer, class
+			}),
+			pause(ctx, 500*time.Millisecond))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flipPolicy makes one node the only one that is eligible, and all again.
+func flipPolicy(ctx context.Context, w *World) error {
+	local, cluster := corev1.ServiceExternalTrafficPolicyLocal, corev1.ServiceExternalTrafficPolicyCluster
+	for _, policy := range []corev1.ServiceExternalTrafficPolicy{local, cluster, local, cluster} {
+		err := errors.Join(w.change(ctx, func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = policy }), pause(ctx, time.Second))
 		if err != nil {
 			return err
 		}

@@ -99,7 +99,11 @@ func newWorld(t *testing.T) *World {
 			t.Errorf("taking the lab down: %v", err)
 		}
 	})
-	return NewWorld(cluster, *full)
+	w := NewWorld(cluster, *full)
+	if err := w.canaries(ctx); err != nil {
+		t.Fatalf("putting canaries on the nodes: %v", err)
+	}
+	return w
 }
 
 func TestFaultsHaveTheirRightOutcome(t *testing.T) {

@@ -85,6 +85,36 @@ func (w *World) end(ctx context.Context, node string, sig syscall.Signal, names 
 	return w.StopNode(ctx, node, sig, names...)
 }
 
+// disown lets no daemon be started again but by mend.
+func (w *World) disown() { clear(w.ours) }
+
+// gone returns what is left of vipod in the kernels.
+func (w *World) gone(ctx context.Context) error {
+	for _, node := range w.Nodes() {
+		tables, err := w.Exec(ctx, node, "nft", "list", "tables")
+		if err != nil {
+			return err
+		}
+		if strings.Contains(string(tables), "vipod") {
+			return fmt.Errorf("left on %s: %s", node, tables)
+		}
+	}
+	return w.addressesGone()
+}
+
+func (w *World) addressesGone() error {
+	for _, addr := range w.watched() {
+		nodes, err := w.Holders(addr)
+		if err != nil {
+			return err
+		}
+		if len(nodes) > 0 {
+			return fmt.Errorf("%s is left on %q", addr, nodes)
+		}
+	}
+	return nil
+}
+
 // Start starts daemons of a node that do not run.
 func (w *World) Start(ctx context.Context, node string, names ...string) error {
 	if len(names) == 0 {

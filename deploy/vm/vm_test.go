@@ -61,7 +61,7 @@ func pass(t *testing.T, dir string, modules []string, tests ...string) {
 func TestVMAddressesKeepProtocolAndLifetimeOnDebiansKernel(t *testing.T) {
 	pass(t, "../../shared/netsafe", []string{"veth"},
 		"TestNetnsAddressCarriesItsProtocolAndLeavesWhenItsLifetimeEnds",
-		"TestAddressReadsBackAsItWasAdded", "TestReplaceRefreshesLifetime")
+		"TestNetnsAddressReadsBackAsItWasAdded", "TestNetnsReplaceRefreshesLifetime")
 }
 
 // guest is a package with one test, made for what the runner does with it.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vipod/vipod/deploy/probe"
+	"github.com/vipod/vipod/deploy/trial"
 )
 
 const (
@@ -156,7 +157,7 @@ func (w *world) meter(ctx context.Context, d time.Duration) (result func() ([]va
 	running.Go(func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		before, err := w.requests(ctx)
+		before, err := w.Requests(ctx)
 		for range int(d / time.Second) {
 			if failed = err; err != nil {
 				return
@@ -167,9 +168,9 @@ func (w *world) meter(ctx context.Context, d time.Duration) (result func() ([]va
 				return
 			case <-tick.C:
 			}
-			var now counts
-			now, err = w.requests(ctx)
-			seconds = append(seconds, now.since(before).objects())
+			var now trial.Requests
+			now, err = w.Requests(ctx)
+			seconds = append(seconds, now.Since(before).Objects())
 			before = now
 		}
 		failed = err

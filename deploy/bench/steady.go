@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vipod/vipod/deploy/probe"
+	"github.com/vipod/vipod/deploy/trial"
 )
 
 // steadySizes are how many Services there are.
@@ -68,7 +69,7 @@ func (w *world) nothing(ctx context.Context, d time.Duration) ([]value, error) {
 			frames++
 		}
 	}
-	return append(w.beyond(c.rates(d)), value{"announcements", "frames/s", float64(frames) / d.Seconds()}), nil
+	return append(w.beyond(c.Rates(d)), value{"announcements", "frames/s", float64(frames) / d.Seconds()}), nil
 }
 
 // capture begins to capture ARP and NA frames at the client.
@@ -87,7 +88,7 @@ func (w *world) beyond(rates map[string]float64) []value {
 	for _, kind := range slices.Sorted(maps.Keys(rates)) {
 		rate := max(0, rates[kind]-w.own[kind])
 		values = append(values, value{kind, "requests/s", rate})
-		if isHealth(kind) {
+		if trial.IsHealth(kind) {
 			health += rate
 		} else {
 			objects += rate

@@ -115,7 +115,7 @@ func (w *world) fill(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.own = c.rates(baselineLook)
+		w.own = c.Rates(baselineLook)
 	}
 	if err := w.sys.prepare(ctx, w); err != nil {
 		return err

@@ -1,49 +1,25 @@
 package faults
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
-	"strconv"
+	"maps"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/vipod/vipod/deploy/trial"
 )
 
-// count is how many requests about objects the API server has served since
-// its start.
+// count is what the API server has been asked about objects since its start.
 type count struct {
-	at time.Time
-	n  int64
+	at   time.Time
+	from trial.Requests
 }
 
-// requests reads the API server's own count. Questions for its health and
-// metrics are left out.
 func (w *World) requests(ctx context.Context) (count, error) {
-	data, err := w.Client().Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	if err != nil {
-		return count{}, fmt.Errorf("reading the API server's metrics: %w", err)
-	}
-	n, err := parseRequests(data)
-	return count{time.Now(), n}, err
-}
-
-func parseRequests(page []byte) (total int64, err error) {
-	lines := bufio.NewScanner(bytes.NewReader(page))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		labels, ok := strings.CutPrefix(lines.Text(), "apiserver_request_total{")
-		if !ok || strings.Contains(labels, `,resource=""`) {
-			continue
-		}
-		_, number, ok := strings.Cut(labels, "} ")
-		n, err := strconv.ParseFloat(number, 64)
-		if !ok || err != nil {
-			return 0, fmt.Errorf("reading the API server's metrics: line %q", lines.Text())
-		}
-		total += int64(n)
-	}
-	return total, lines.Err()
+	r, err := w.Requests(ctx)
+	return count{time.Now(), r}, err
 }
 
 // noteRequests notes what was asked since an earlier count. A server that was
@@ -53,9 +29,21 @@ func (w *World) noteRequests(ctx context.Context, before count) error {
 	if err != nil {
 		return err
 	}
-	if now.n < before.n {
-		before.n = 0
+	more := now.from
+	if now.from.Objects() >= before.from.Objects() {
+		more = now.from.Since(before.from)
 	}
-	w.Observer.note(Event{At: before.at, Until: now.at, Kind: Requests, N: now.n - before.n})
+	w.Observer.note(Event{At: before.at, Until: now.at, Kind: Requests, N: int64(more.Objects()), Text: most(more)})
 	return nil
+}
+
+// most names the kinds of requests about objects, the most frequent first.
+func most(r trial.Requests) string {
+	kinds := slices.DeleteFunc(slices.Collect(maps.Keys(r)), trial.IsHealth)
+	slices.SortFunc(kinds, func(a, b string) int { return int(r[b] - r[a]) })
+	var list []string
+	for _, k := range kinds {
+		list = append(list, fmt.Sprintf("%s %.0f", k, r[k]))
+	}
+	return strings.Join(list, ", ")
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/connrotation"
 
 	"github.com/vipod/vipod/shared/version"
@@ -88,6 +89,7 @@ func newClient(log *slog.Logger, base *rest.Config, observe func(string, string,
 	base = rest.CopyConfig(base)
 	base.UserAgent = "vipod-elector/" + version.Version
 	base.QPS = -1 // budgets are kept where requests are made
+	freshToken(base)
 	base.ContentType, base.AcceptContentTypes = protobuf, protobuf+",application/json"
 	if observe != nil {
 		base.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &observer{rt, observe} })
@@ -110,6 +112,18 @@ func newClient(log *slog.Logger, base *rest.Config, observe func(string, string,
 		return nil, err
 	}
 	return c, nil
+}
+
+// freshToken reads the token's file anew when the API server refuses the token
+// that was read last: client-go alone reads it once a minute, which is longer
+// than a Lease.
+func freshToken(c *rest.Config) {
+	if c.BearerTokenFile == "" {
+		return
+	}
+	source := transport.NewCachedFileTokenSource(c.BearerTokenFile)
+	c.BearerToken, c.BearerTokenFile = "", ""
+	c.Wrap(transport.ResettableTokenSourceWrapTransport(source))
 }
 
 // withConnections gives the configuration connections of its own: client-go

@@ -1,6 +1,7 @@
 package netsafe
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net"
 
@@ -23,6 +24,17 @@ type Link struct {
 	OperState uint8
 	Carrier   bool
 	MTU       int
+	// Parent is the index of the link that this one is on top of, 0 for none.
+	Parent int
+	// Alias is free text, by which programs recognise their links.
+	Alias string
+	// VLAN is the id of a link of kind "vlan", VLANProtocol its ethertype.
+	VLAN         int
+	VLANProtocol uint16
+	// MacvlanMode is MACVLAN_MODE_* of a link of kind "macvlan".
+	MacvlanMode uint32
+	// RPFilter is rp_filter of IPv4.
+	RPFilter int
 }
 
 // Operational states of a link, linux/if.h.
@@ -69,5 +81,55 @@ func decodeLink(msg []byte) (Link, bool, error) {
 		return Link{}, false, fmt.Errorf("link %s: %w", l.Name, err)
 	}
 	l.Kind = text(info[unix.IFLA_INFO_KIND])
+	l.Parent, l.Alias = int(number(attrs[unix.IFLA_LINK])), text(attrs[unix.IFLA_IFALIAS])
+	if err := l.decodeData(info[unix.IFLA_INFO_DATA]); err != nil {
+		return Link{}, false, fmt.Errorf("link %s: %w", l.Name, err)
+	}
+	if err := l.decodeIPv4(attrs[unix.IFLA_AF_SPEC]); err != nil {
+		return Link{}, false, fmt.Errorf("link %s: %w", l.Name, err)
+	}
 	return l, l.Name != "", nil
 }
+
+// decodeData reads what only links of one kind have.
+func (l *Link) decodeData(raw []byte) error {
+	if l.Kind != "vlan" && l.Kind != "macvlan" {
+		return nil
+	}
+	data, err := attributes(raw, 0)
+	switch {
+	case err != nil:
+		return err
+	case l.Kind == "macvlan":
+		l.MacvlanMode = number(data[unix.IFLA_MACVLAN_MODE])
+		return nil
+	}
+	if id := data[unix.IFLA_VLAN_ID]; len(id) >= 2 {
+		l.VLAN = int(nl.NativeEndian().Uint16(id))
+	}
+	if protocol := data[unix.IFLA_VLAN_PROTOCOL]; len(protocol) >= 2 {
+		l.VLANProtocol = binary.BigEndian.Uint16(protocol)
+	}
+	return nil
+}
+
+// decodeIPv4 reads the settings of IPv4, an array of numbers that are counted
+// from 1 (linux/inetdevice.h).
+func (l *Link) decodeIPv4(raw []byte) error {
+	families, err := attributes(raw, 0)
+	if err != nil {
+		return err
+	}
+	inet, err := attributes(families[unix.AF_INET], 0)
+	if err != nil {
+		return err
+	}
+	const rpFilter = 8 // IPV4_DEVCONF_RP_FILTER of linux/ip.h
+	if conf := inet[inetConf]; len(conf) >= 4*rpFilter {
+		l.RPFilter = int(number(conf[4*(rpFilter-1):]))
+	}
+	return nil
+}
+
+// inetConf is IFLA_INET_CONF of linux/if_link.h.
+const inetConf = 1

@@ -27,6 +27,7 @@ const DefaultStateDir = "/run/vipod"
 const (
 	Elector  = "elector"
 	Vipd     = "vipd"
+	Linkd    = "linkd"
 	Arpd     = "arpd"
 	Metricsd = "metricsd"
 )
@@ -66,6 +67,7 @@ const (
 	SchemaVIP    = "vipod.vip/1"
 	SchemaDaemon = "vipod.daemon/1"
 	SchemaStatus = "vipod.status/1"
+	SchemaLink   = "vipod.link/1"
 )
 
 var table = []Daemon{
@@ -77,13 +79,21 @@ var table = []Daemon{
 			{Path: "daemon.json", Schema: SchemaDaemon},
 			{Path: "vips/*.json", Schema: SchemaVIP},
 		},
-		Reads: []string{Vipd, Arpd},
+		Reads: []string{Vipd, Linkd, Arpd},
 	},
 	{
 		Name: Vipd, UID: 65502, Capabilities: []string{"NET_ADMIN"},
 		Documents: []Document{
 			{Path: "daemon.json", Schema: SchemaDaemon},
 			{Path: "vips/*.json", Schema: SchemaStatus},
+		},
+		Reads: []string{Elector, Linkd},
+	},
+	{
+		Name: Linkd, UID: 65503, Capabilities: []string{"NET_ADMIN", "NET_RAW"},
+		Documents: []Document{
+			{Path: "daemon.json", Schema: SchemaDaemon},
+			{Path: "links/*.json", Schema: SchemaLink},
 		},
 		Reads: []string{Elector},
 	},
@@ -100,7 +110,7 @@ var table = []Daemon{
 		Documents: []Document{
 			{Path: "daemon.json", Schema: SchemaDaemon},
 		},
-		Reads: []string{Elector, Vipd, Arpd},
+		Reads: []string{Elector, Vipd, Linkd, Arpd},
 	},
 }
 
@@ -144,6 +154,9 @@ func Dir(stateDir, name string) string { return filepath.Join(stateDir, name) }
 
 // VIPs returns the directory of the named daemon's documents per VIP.
 func VIPs(stateDir, name string) string { return filepath.Join(stateDir, name, "vips") }
+
+// Links returns the directory of linkd's documents per VIP.
+func Links(stateDir string) string { return filepath.Join(stateDir, Linkd, "links") }
 
 // Socket returns the path of the named daemon's socket.
 func Socket(stateDir, name string) string {

@@ -54,6 +54,21 @@ func full() map[string]schema.Document {
 				{IP: netip.MustParseAddr("2001:db8::7"), PrefixLength: 128, Interface: "eth0", Source: schema.SourceStatic},
 			},
 			Announce: []schema.Announce{schema.AnnounceARP, schema.AnnounceNDP},
+			Links: []schema.LinkSpec{{
+				Kind: schema.LinkMacvlan, Name: "vip-e5bd3f0e", Parent: "eth0.200", VLAN: 200, MAC: "02:00:00:00:00:03", RPFilter: 2,
+				DHCP: &schema.DHCPSpec{
+					IPv4: true, IPv6: true, Hostname: "web", Requested: []netip.Addr{netip.MustParseAddr("198.51.100.7")},
+					Broadcast: true, Attempts: 3, Release: true, Declined: []netip.Addr{netip.MustParseAddr("198.51.100.8")},
+				},
+			}},
+		},
+		"link": &schema.LinkStatus{
+			Meta: meta("vipod.link/1"), Key: "default.web", Observed: observed, Conditions: conditions,
+			Links: []schema.LinkState{{Name: "vip-e5bd3f0e", Index: 7, MAC: "02:00:00:00:00:03", Up: true, Owned: true}},
+			Leases: []schema.Lease{{
+				Source: schema.SourceDHCP4, Interface: "vip-e5bd3f0e", IP: netip.MustParseAddr("198.51.100.7"), PrefixLength: 24,
+				Boot: "boot", ValidUntil: 3e9, RenewAt: 1e9, RebindAt: 2e9, Server: "198.51.100.1", ServerMAC: "02:00:00:00:00:01",
+			}},
 		},
 		"status": &schema.Status{
 			Meta: meta("vipod.status/1"), Key: schema.ControlPlaneKey, Observed: observed, Conditions: conditions,
@@ -80,6 +95,7 @@ func decoders() map[string]func([]byte) (schema.Document, error) {
 		"vip":    decoder[schema.VIP],
 		"status": decoder[schema.Status],
 		"daemon": decoder[schema.Daemon],
+		"link":   decoder[schema.LinkStatus],
 	}
 }
 
@@ -291,6 +307,7 @@ func FuzzDecodeGrant(f *testing.F)  { fuzz[schema.Grant](f, "grant") }
 func FuzzDecodeVIP(f *testing.F)    { fuzz[schema.VIP](f, "vip") }
 func FuzzDecodeStatus(f *testing.F) { fuzz[schema.Status](f, "status") }
 func FuzzDecodeDaemon(f *testing.F) { fuzz[schema.Daemon](f, "daemon") }
+func FuzzDecodeLink(f *testing.F)   { fuzz[schema.LinkStatus](f, "link") }
 
 func TestEveryOwnedDocumentHasAType(t *testing.T) {
 	types := map[string]bool{}

@@ -30,6 +30,14 @@ const (
 	// ConditionUnclaimed, by arpd for a standby VIP: True when probing found
 	// that nobody answers for the addresses, False when somebody does.
 	ConditionUnclaimed = "Unclaimed"
+	// ConditionLinked, by linkd: every link of the VIP is there and up.
+	ConditionLinked = "Linked"
+	// ConditionLeased, by linkd: there is a lease for every address that the
+	// VIP asks of DHCP.
+	ConditionLeased = "Leased"
+	// ConditionUnlinked, by linkd: no frame leaves this node from a macvlan of
+	// the VIP, so that another node may use its hardware address.
+	ConditionUnlinked = "Unlinked"
 )
 
 // Status is a daemon's report about one VIP document.

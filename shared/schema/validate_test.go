@@ -199,3 +199,38 @@ func TestSeenNamesTheDocument(t *testing.T) {
 		}
 	}
 }
+
+func TestValidateLinksOfVIP(t *testing.T) {
+	link := func(change func(*schema.LinkSpec)) func(*schema.VIP) {
+		return func(v *schema.VIP) { change(&v.Links[0]) }
+	}
+	runChecks(t, "vip", []check[schema.VIP]{
+		{"as it is", func(*schema.VIP) {}, ""},
+		{"name", link(func(l *schema.LinkSpec) { l.Name = "a/b" }), "not a valid name"},
+		{"parent", link(func(l *schema.LinkSpec) { l.Parent = "" }), "not a valid name"},
+		{"its own parent", link(func(l *schema.LinkSpec) { l.Parent = l.Name }), "its own parent"},
+		{"kind", link(func(l *schema.LinkSpec) { l.Kind = "bridge" }), "not vlan or macvlan"},
+		{"vlan 0", link(func(l *schema.LinkSpec) { l.Kind, l.VLAN = schema.LinkVLAN, 0 }), "not 1 to 4094"},
+		{"vlan 4095", link(func(l *schema.LinkSpec) { l.Kind, l.VLAN = schema.LinkVLAN, 4095 }), "not 1 to 4094"},
+		{"vlan 4094", link(func(l *schema.LinkSpec) { l.Kind, l.VLAN = schema.LinkVLAN, 4094 }), ""},
+		{"group's mac", link(func(l *schema.LinkSpec) { l.MAC = "01:00:5e:00:00:01" }), "not a host's"},
+		{"zero mac", link(func(l *schema.LinkSpec) { l.MAC = "00:00:00:00:00:00" }), "not a host's"},
+		{"long mac", link(func(l *schema.LinkSpec) { l.MAC = "02:00:00:00:00:00:00:01" }), "not a host's"},
+		{"rp_filter", link(func(l *schema.LinkSpec) { l.RPFilter = 3 }), "not 0 to 2"},
+		{"hostname", link(func(l *schema.LinkSpec) { l.DHCP.Hostname = strings.Repeat("x", 254) }), "254 bytes"},
+	})
+}
+
+func TestValidateLinkStatus(t *testing.T) {
+	lease := func(change func(*schema.Lease)) func(*schema.LinkStatus) {
+		return func(s *schema.LinkStatus) { change(&s.Leases[0]) }
+	}
+	runChecks(t, "link", []check[schema.LinkStatus]{
+		{"as it is", func(*schema.LinkStatus) {}, ""},
+		{"key", func(s *schema.LinkStatus) { s.Key = "" }, "key"},
+		{"link", func(s *schema.LinkStatus) { s.Links[0].Name = " " }, "links[0]"},
+		{"address", lease(func(l *schema.Lease) { l.IP = netip.IPv4Unspecified() }), "leases[0]"},
+		{"source", lease(func(l *schema.Lease) { l.Source = schema.SourceStatic }), "dhcp4 or dhcp6"},
+		{"boot", lease(func(l *schema.Lease) { l.Boot = "" }), "boot is empty"},
+	})
+}

@@ -69,7 +69,16 @@ type Source string
 // Sources of addresses.
 const (
 	SourceStatic Source = "static"
+	// SourceDHCP4 and SourceDHCP6: lent by a server, for as long as linkd's
+	// report says.
+	SourceDHCP4 Source = "dhcp4"
+	SourceDHCP6 Source = "dhcp6"
+	// SourceDNS: what a name stands for.
+	SourceDNS Source = "dns"
 )
+
+// Leased says whether a DHCP server lends addresses of this source.
+func (s Source) Leased() bool { return s == SourceDHCP4 || s == SourceDHCP6 }
 
 // Address is one address of a VIP and where it belongs.
 type Address struct {
@@ -97,6 +106,9 @@ type VIP struct {
 	Epoch     string     `json:"epoch,omitempty"`
 	Addresses []Address  `json:"addresses"`
 	Announce  []Announce `json:"announce,omitempty"`
+	// Links are those that linkd makes for the VIP, a parent before what is
+	// on top of it.
+	Links []LinkSpec `json:"links,omitempty"`
 }
 
 // SchemaName implements Document.
@@ -128,6 +140,11 @@ func (v *VIP) Validate() error {
 	for i, a := range v.Addresses {
 		if err := a.validate(); err != nil {
 			return fmt.Errorf("addresses[%d]: %w", i, err)
+		}
+	}
+	for i, l := range v.Links {
+		if err := l.validate(); err != nil {
+			return fmt.Errorf("links[%d]: %w", i, err)
 		}
 	}
 	return nil

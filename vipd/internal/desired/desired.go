@@ -29,6 +29,10 @@ type Input struct {
 	Now time.Duration
 	// Fence says that the kernel can do it.
 	Fence bool
+	// Links are linkd's reports by key, and Boot is the boot id that their
+	// leases must be of.
+	Links map[string]schema.LinkStatus
+	Boot  string
 }
 
 // Of returns what the documents want.
@@ -38,13 +42,14 @@ func Of(in Input) plan.Desired {
 		Sweep:    in.Complete,
 		Fence:    in.Fence,
 	}
-	wants := map[netip.Addr]*plan.Want{}
+	wants := map[netip.Addr]*want{}
 	gone := map[netip.Addr]bool{}
 	for _, key := range slices.Sorted(maps.Keys(in.VIPs)) {
 		vip := in.VIPs[key]
 		for _, a := range vip.Addresses {
-			if Wanted(vip.State) {
-				merge(wants, a, vip, in.Settings)
+			if left, ok := in.lent(key, a); Wanted(vip.State) && ok {
+				w := merge(wants, a, vip, in.Settings)
+				w.limit(left)
 			} else {
 				gone[a.IP] = true
 			}
@@ -53,7 +58,7 @@ func Of(in Input) plan.Desired {
 	for _, ip := range slices.SortedFunc(maps.Keys(wants), netip.Addr.Compare) {
 		w := wants[ip]
 		in.live(w)
-		d.Wants = append(d.Wants, *w)
+		d.Wants = append(d.Wants, w.Want)
 		delete(gone, ip)
 	}
 	d.Gone = slices.SortedFunc(maps.Keys(gone), netip.Addr.Compare)
@@ -67,10 +72,10 @@ func Wanted(s schema.State) bool { return s == schema.StateActive || s == schema
 // merge adds a document's address. Where several documents share it, the
 // first says where it is, and it may be claimed only when all agree: mute for
 // one is mute, and every grant is needed.
-func merge(wants map[netip.Addr]*plan.Want, a schema.Address, vip schema.VIP, s schema.Settings) {
+func merge(wants map[netip.Addr]*want, a schema.Address, vip schema.VIP, s schema.Settings) *want {
 	w, ok := wants[a.IP]
 	if !ok {
-		w = &plan.Want{Prefix: a.Prefix(), Link: a.Interface}
+		w = &want{Want: plan.Want{Prefix: a.Prefix(), Link: a.Interface}}
 		if a.Interface == "lo" && !s.LoopbackGlobalScope {
 			w.Scope = unix.RT_SCOPE_HOST
 		}
@@ -81,11 +86,49 @@ func merge(wants map[netip.Addr]*plan.Want, a schema.Address, vip schema.VIP, s 
 		w.Grants = append(w.Grants, vip.Grant)
 		slices.Sort(w.Grants)
 	}
+	return w
+}
+
+// want is a want in the making; lease is what is left of its lease, 0 for an
+// address that is nobody's to lend.
+type want struct {
+	plan.Want
+	lease time.Duration
+}
+
+// limit takes what is left of a lease; of several the longest counts, since
+// they are of one server.
+func (w *want) limit(lease time.Duration) { w.lease = max(w.lease, lease) }
+
+// lent says whether a document's address may be used as far as DHCP is
+// concerned, and what is left of its lease: linkd must have reported one that
+// has not ended.
+func (in Input) lent(key string, a schema.Address) (left time.Duration, ok bool) {
+	if !a.Source.Leased() {
+		return 0, true
+	}
+	status := in.Links[key]
+	l, ok := status.Lease(a.IP, in.Boot)
+	left = time.Duration(l.ValidUntil) - in.Now
+	return left, ok && left > 0
+}
+
+// LeaseEnd returns when the first lease of a wanted address ends, 0 for never.
+func (in Input) LeaseEnd() (end time.Duration) {
+	for key, vip := range in.VIPs {
+		for _, a := range vip.Addresses {
+			left, ok := in.lent(key, a)
+			if at := in.Now + left; ok && left > 0 && (end == 0 || at < end) {
+				end = at
+			}
+		}
+	}
+	return end
 }
 
 // live says how long the address may live. Where the kernel has no fence its
 // lifetime is one: it ends with the grant, to the second below.
-func (in Input) live(w *plan.Want) {
+func (in Input) live(w *want) {
 	left := time.Duration(lifetime) * time.Second
 	for _, g := range w.Grants {
 		left = min(left, in.Grants.Left(g, in.Now))
@@ -97,5 +140,10 @@ func (in Input) live(w *plan.Want) {
 		w.Granted = seconds > 0
 		w.Valid = max(seconds, 1)
 		w.RefreshBelow = w.Valid
+	}
+	if seconds := uint32(min(w.lease/time.Second, lifetime)); w.lease > 0 && seconds < w.Valid {
+		w.Lent = true
+		w.Valid = max(seconds, 1)
+		w.RefreshBelow = max(w.Valid, 2) - 1
 	}
 }

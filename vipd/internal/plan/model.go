@@ -42,6 +42,9 @@ type Want struct {
 	// Valid is the lifetime to give, RefreshBelow the remainder from which on
 	// it is given anew; in seconds.
 	Valid, RefreshBelow uint32
+	// Lent: a DHCP server's lease ends the lifetime. What is left of both runs
+	// down together, so that a second of difference is rounding.
+	Lent bool
 }
 
 // Actual is what is in the kernel.

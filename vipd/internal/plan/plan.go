@@ -208,7 +208,11 @@ func (p *planner) find(w Want) (Address, bool) {
 // stale says whether an address needs other lifetimes. Without the grant a
 // life is only ever shortened.
 func stale(a Address, w Want) bool {
-	if a.Valid > w.Valid {
+	longest := w.Valid
+	if w.Lent {
+		longest++
+	}
+	if a.Valid > longest {
 		return true
 	}
 	return w.Granted && (a.Valid < w.RefreshBelow || a.Preferred != 0)

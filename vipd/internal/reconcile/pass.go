@@ -64,6 +64,7 @@ func (r *Reconciler) soon(at time.Time) {
 func (r *Reconciler) tryPass(start time.Time) error {
 	r.acted = false
 	r.docs = r.reader.Load()
+	r.loadLinks()
 	if r.docs.Node != nil {
 		if err := r.open(kernel.TableName(r.docs.Settings().InstanceName)); err != nil {
 			return err
@@ -88,10 +89,25 @@ func (r *Reconciler) tryPass(start time.Time) error {
 
 // wanted is what the documents want as of now.
 func (r *Reconciler) wanted() plan.Desired {
-	return desired.Of(desired.Input{
+	in := desired.Input{
 		Settings: r.docs.Settings(), VIPs: r.docs.VIPs, Grants: r.docs.Grants, Complete: r.docs.Complete,
-		Now: now(), Fence: r.fence,
-	})
+		Now: now(), Fence: r.fence, Links: r.lent, Boot: r.Boot,
+	}
+	if end := in.LeaseEnd(); end != 0 {
+		r.soon(time.Now().Add(end - in.Now))
+	}
+	return desired.Of(in)
+}
+
+// loadLinks reads linkd's reports. What cannot be read stays as it was: a lease
+// ends by itself.
+func (r *Reconciler) loadLinks() {
+	lent, problems, err := r.linkSet.Load()
+	r.docs.Problems.Add("linkd/links", err)
+	for name, err := range problems {
+		r.docs.Problems.Add("linkd/links/"+name+".json", err)
+	}
+	r.lent = lent
 }
 
 // protocol marks our addresses.
@@ -234,7 +250,7 @@ func (r *Reconciler) logChanges(done []plan.Op) {
 func (r *Reconciler) scheduleRefresh() {
 	below := map[netip.Addr]uint32{}
 	for _, w := range r.desired.Wants {
-		if w.Granted {
+		if w.Granted && !w.Lent {
 			below[w.Prefix.Addr()] = w.RefreshBelow
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/vipod/vipod/shared/pulse"
 	"github.com/vipod/vipod/shared/report"
 	"github.com/vipod/vipod/shared/schema"
+	"github.com/vipod/vipod/shared/statefile"
 	"github.com/vipod/vipod/shared/trigger"
 	"github.com/vipod/vipod/vipd/internal/kernel"
 	"github.com/vipod/vipod/vipd/internal/links"
@@ -64,8 +65,10 @@ type Reconciler struct {
 	table    string
 	reader   *intent.Reader
 	docs     intent.Documents
-	given    schema.Grants // as last given to the kernel
-	actual   plan.Actual   // as of the last pass, with what it did
+	linkSet  *statefile.Set[schema.LinkStatus, *schema.LinkStatus]
+	lent     map[string]schema.LinkStatus // linkd's reports by key
+	given    schema.Grants                // as last given to the kernel
+	actual   plan.Actual                  // as of the last pass, with what it did
 	desired  plan.Desired
 	links    *links.Tracker
 	report   *report.Reporter
@@ -93,6 +96,7 @@ func New(c Config) (*Reconciler, error) {
 		Renewed: trigger.New(), Changed: trigger.New(), Kernel: trigger.New(),
 		Pulse:   pulse.New("reconcile loop"),
 		reader:  intent.NewReader(c.Log, c.StateDir, c.Boot),
+		linkSet: statefile.NewSet[schema.LinkStatus](ownership.Links(c.StateDir), ownership.UID(ownership.Linkd)),
 		given:   schema.Grants{},
 		links:   links.New(),
 		report:  reports,

@@ -38,9 +38,12 @@ func Run(ctx context.Context, env *daemon.Env) error {
 		return err
 	}
 	tasks := tasks(env, r)
+	ready := daemon.Readiness(tasks...)
+	// A node may be without linkd: then there is nothing to watch, ever.
+	tasks = append(tasks, daemon.Watch(env.Log, "watch of leases", r.Changed.Fire, ownership.Links(env.StateDir)))
 	tasks = append(tasks, daemon.Socket(env.StateDir, ownership.Vipd, daemon.Handler(daemon.Answers{
 		Healthy: func(ctx context.Context) error { return pulse.Check(ctx, r.Pulse) },
-		Ready:   daemon.Readiness(tasks...),
+		Ready:   ready,
 		Status:  func(context.Context) (any, error) { return r.Report(), nil },
 		Metrics: metrics.Handler(registry),
 	})))

@@ -36,7 +36,7 @@ endif
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-DAEMONS := elector vipd arpd metricsd
+DAEMONS := elector vipd linkd arpd metricsd
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files go.mod '**/go.mod'))
 # The API server's module is only linked: its tests are other people's.
 OURS    := $(filter-out deploy/lab/cluster,$(MODULES))
@@ -47,7 +47,8 @@ BUILD := go build -trimpath \
 
 # Debian packages of the tests and the demo, the C compiler for -race included.
 PACKAGES := gcc libc6-dev iproute2 procps kmod curl libcap2-bin nftables conntrack \
-	tcpdump iputils-arping iputils-ping ndisc6 qemu-system-x86 busybox-static cpio
+	tcpdump iputils-arping iputils-ping ndisc6 qemu-system-x86 busybox-static cpio \
+	dnsmasq-base
 
 # $(call slowly,what,how long,command) says what takes long, and that it goes on.
 define slowly

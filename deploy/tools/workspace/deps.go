@@ -27,9 +27,10 @@ var rules = []rule{
 	{"k8s.io/", []string{"elector", "deploy"}},
 	{"sigs.k8s.io/", []string{"elector", "deploy"}},
 	{"github.com/google/nftables", []string{"vipd", "deploy"}},
-	{"github.com/vishvananda/netlink", []string{"vipd", "arpd", "shared", "deploy"}},
+	{"github.com/vishvananda/netlink", []string{"vipd", "linkd", "arpd", "shared", "deploy"}},
 	{"github.com/mdlayher/netlink", []string{"vipd", "arpd", "shared", "deploy"}},
 	{"github.com/osrg/gobgp", nil},
+	{"github.com/insomniacslk/dhcp", []string{"linkd"}},
 }
 
 // deps settles every module's deps.txt and checks the rules.

@@ -235,8 +235,9 @@ func (m *Machine) proven(now time.Duration, g Group) bool {
 }
 
 // known says whether no stranger has the address: it is ours, or was one of
-// ours until a moment ago, or a probe found nobody.
+// ours until a moment ago, or a probe found nobody. Of a token nobody else
+// knows.
 func (m *Machine) known(now time.Duration, ip netip.Addr, a *address) bool {
-	return a.claimed() || a.Phase == Released || m.view.recent(now, ip) ||
+	return IsToken(ip) || a.claimed() || a.Phase == Released || m.view.recent(now, ip) ||
 		a.probed != 0 && now-a.probed < Proven
 }

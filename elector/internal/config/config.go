@@ -44,6 +44,10 @@ type Config struct {
 	// LoopbackGlobalScope gives addresses on lo global instead of host scope.
 	LoopbackGlobalScope bool
 
+	// DHCPAttempts is after how many failures no DHCP server is asked any
+	// more, 0 for never.
+	DHCPAttempts int
+
 	// LeaseDuration is how long a Lease lasts after a renewal: whole seconds.
 	LeaseDuration time.Duration
 	// RetryPeriod is the time between two renewals.

@@ -35,7 +35,6 @@ var accepted = []setting{
 	{"vip_cleanroutingtable", "", []string{"cleanRoutingTable"}, "", idleBool(noTable), "Routing table."},
 	{"dns_mode", "", []string{"dnsMode"}, "", idle(noDHCP), "Families of a VIP that is a host name."},
 	{"dhcp_mode", "", []string{"dhcpMode"}, "", idle(noDHCP), "Families of DHCP."},
-	{"dhcp_backoff_attempts", "", []string{"dhcpBackoffAttempts"}, "", idle(noDHCP), "DHCP."},
 	{"lb_port", "", []string{"lbPort"}, "", idle(noLB), "Control-plane load balancing."},
 	{"lb_fwdmethod", "", []string{"lbForwardingMethod"}, "", idle(noLB), "Control-plane load balancing."},
 	{"backend_health_check_interval", "", nil, "", idle(noLB), "Control-plane load balancing."},

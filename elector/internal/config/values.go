@@ -277,7 +277,7 @@ func parseAddress(text string) (netip.Addr, error) {
 	case err != nil:
 		return a, errNotAllowed
 	case a.IsUnspecified():
-		return a, fmt.Errorf("%s asks for DHCP: this build has VIPs with fixed addresses only", Quote(text))
+		return a, fmt.Errorf("%s asks for DHCP, and the control plane needs a fixed address", Quote(text))
 	case a.Zone() != "" || a.Is4In6() || a.IsMulticast() || a.IsLoopback() || a.IsLinkLocalUnicast():
 		return a, fmt.Errorf("%s cannot be a VIP: it has a zone, or is IPv4-mapped, multicast, loopback or link-local", Quote(text))
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -166,7 +167,8 @@ func (b *Book) Put(doc *schema.VIP) (changed bool, err error) {
 // nothing, and encoding thousands of documents to find out takes long.
 func equal(a, b *schema.VIP) bool {
 	return a.UID == b.UID && a.Kind == b.Kind && a.State == b.State && a.Grant == b.Grant && a.Epoch == b.Epoch &&
-		slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Announce, b.Announce)
+		slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Announce, b.Announce) &&
+		(len(a.Links) == 0 && len(b.Links) == 0 || reflect.DeepEqual(a.Links, b.Links))
 }
 
 // Drop removes a VIP's document.

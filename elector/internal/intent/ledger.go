@@ -38,7 +38,7 @@ func (l *Ledger) VIPs() map[string]*schema.VIP { return l.docs }
 // names is exposed: vipd may not have got as far as acting on it.
 func (l *Ledger) Found(key string, doc *schema.VIP) {
 	l.docs[key] = doc
-	l.expose(key, doc.Addresses)
+	l.exposeAll(key, doc)
 }
 
 // Wrote takes in a document that was written. One whose write failed may stand
@@ -46,7 +46,7 @@ func (l *Ledger) Found(key string, doc *schema.VIP) {
 // counts any more.
 func (l *Ledger) Wrote(doc *schema.VIP, well bool) {
 	if doc.State == schema.StateActive {
-		l.expose(doc.Key, doc.Addresses)
+		l.exposeAll(doc.Key, doc)
 	}
 	l.docs[doc.Key] = doc
 	if delete(l.unsure, doc.Key); !well {
@@ -126,6 +126,9 @@ func (l *Ledger) Acknowledge(statuses map[string]schema.Status, swept bool) {
 			continue // nothing was said about this very document
 		}
 		for ip := range set {
+			if claim.IsToken(ip) {
+				continue // see AcknowledgeLinks
+			}
 			if !silent(doc, status, ip, swept) {
 				if doc.State != schema.StateWithdrawn {
 					continue

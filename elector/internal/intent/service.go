@@ -28,6 +28,10 @@ func Documents(v plan.VIP, own func(netip.Addr) claim.Ownership, before *schema.
 	}
 	var active, leaving, probing []schema.Address
 	var epoch uint64
+	link := own(v.Token)
+	if link.Phase == claim.Owned || leaves(link.Phase) {
+		epoch = link.Epoch
+	}
 	for _, a := range v.Addresses {
 		switch o := own(a.IP); o.Phase {
 		case claim.Owned:
@@ -40,14 +44,17 @@ func Documents(v plan.VIP, own func(netip.Addr) claim.Ownership, before *schema.
 	}
 	var docs []*schema.VIP
 	add := func(key string, state schema.State, epoch uint64, addresses []schema.Address) {
-		if addresses = placed(addresses, before); len(addresses) > 0 {
-			docs = append(docs, document(v, key, state, schema.GrantNode, epoch, addresses))
+		links := links(v, key, link.Phase, before)
+		if addresses = placed(addresses, before); len(addresses) > 0 || hasDHCP(links) {
+			doc := document(v, key, state, schema.GrantNode, epoch, addresses)
+			doc.Links = links
+			docs = append(docs, doc)
 		}
 	}
 	switch {
-	case len(leaving) > 0:
+	case len(leaving) > 0 || leaves(link.Phase):
 		add(v.Key, schema.StateDraining, epoch, append(leaving, active...))
-	case len(active) > 0:
+	case len(active) > 0 || link.Phase == claim.Owned:
 		add(v.Key, schema.StateActive, epoch, active)
 		add(ProbeKey(v.Key), schema.StateStandby, 0, probing)
 	default:
@@ -97,6 +104,9 @@ func Held(docs map[string]schema.VIP) (node map[netip.Addr]claim.Ownership, lock
 			lock = o
 			continue
 		}
+		if l := doc.DHCPLink(); l != nil && node[plan.Token(l)].Phase != claim.Owned {
+			node[plan.Token(l)] = o
+		}
 		for _, a := range doc.Addresses {
 			if node[a.IP].Phase != claim.Owned { // one address may have several documents
 				node[a.IP] = o
@@ -114,8 +124,8 @@ func Resumed(before schema.VIP, phase func(netip.Addr) claim.Phase) *schema.VIP 
 		return &before
 	}
 	owned, held := true, false
-	for _, a := range before.Addresses {
-		p := phase(a.IP)
+	for _, ip := range claims(&before) {
+		p := phase(ip)
 		owned = owned && p == claim.Owned
 		held = held || p == claim.Owned || p == claim.Draining || p == claim.Released
 	}

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
+
+	"github.com/vipod/vipod/elector/internal/claim"
 )
 
 // AnnotationVIPs holds the addresses that the Lease's holder claims, in
@@ -46,8 +49,13 @@ func encodeClaims(instance string, protocol int, claims []netip.Addr) (string, e
 		return "", fmt.Errorf("encoding %s: %d addresses, at most %d fit", AnnotationVIPs, len(sorted), MaxClaims)
 	}
 	list := claimsList{Version: claimsVersion, InstanceName: instance, Protocol: protocol, VIPs: []claimEntry{}}
+	slices.SortStableFunc(sorted, func(a, b netip.Addr) int { return rank(a) - rank(b) })
 	for i, ip := range sorted {
-		list.VIPs = append(list.VIPs, claimEntry{Index: i, Value: ip.String(), Kind: kindAddress})
+		e := claimEntry{Index: i, Value: ip.String(), Kind: kindAddress}
+		if claim.IsToken(ip) {
+			e.Value, e.Kind = tokenPrefix+e.Value, kindName
+		}
+		list.VIPs = append(list.VIPs, e)
 	}
 	b, err := json.Marshal(list)
 	if err != nil {
@@ -56,8 +64,20 @@ func encodeClaims(instance string, protocol int, claims []netip.Addr) (string, e
 	return string(b), nil
 }
 
-// decodeClaims returns the addresses of the annotation. Names are left out:
-// nobody but their holder can compare them.
+// tokenPrefix begins the name by which a token (claim.Token) stands in the list.
+const tokenPrefix = "vipod-token:"
+
+// rank orders names behind addresses.
+func rank(ip netip.Addr) int {
+	if claim.IsToken(ip) {
+		return 1
+	}
+	return 0
+}
+
+// decodeClaims returns the addresses of the annotation, and the tokens among
+// the names. Other names are left out: nobody but their holder can compare
+// them.
 func decodeClaims(value string) ([]netip.Addr, error) {
 	var list claimsList
 	if err := json.Unmarshal([]byte(value), &list); err != nil {
@@ -90,7 +110,15 @@ func decodeClaims(value string) ([]netip.Addr, error) {
 func (e claimEntry) address() (netip.Addr, error) {
 	switch e.Kind {
 	case kindName:
-		return netip.Addr{}, nil
+		token, ok := strings.CutPrefix(e.Value, tokenPrefix)
+		if !ok {
+			return netip.Addr{}, nil
+		}
+		ip, err := netip.ParseAddr(token)
+		if err != nil || !claim.IsToken(ip) {
+			return netip.Addr{}, fmt.Errorf("value %q is not a token", e.Value)
+		}
+		return ip, nil
 	case kindAddress:
 	default:
 		return netip.Addr{}, fmt.Errorf("kind %q is not %s or %s", e.Kind, kindAddress, kindName)

@@ -13,6 +13,13 @@ import (
 // AnnotationHost names the node that has a Service's VIPs.
 const AnnotationHost = "kube-vip.io/vipHost"
 
+// Annotations that tell whoever goes on with a Service's DHCP lease who to be
+// and what to ask for.
+const (
+	AnnotationMAC       = "kube-vip.io/hwaddr"
+	AnnotationRequested = "kube-vip.io/requestedIP"
+)
+
 // ServiceStatus is what elector writes about one Service.
 type ServiceStatus struct {
 	Namespace, Name string
@@ -21,6 +28,8 @@ type ServiceStatus struct {
 	Version string
 	// Host is the node with the VIPs, "" to remove the annotation.
 	Host string
+	// Annotations are set besides.
+	Annotations map[string]string
 	// Ingress replaces status.loadBalancer.ingress.
 	Ingress []corev1.LoadBalancerIngress
 }
@@ -51,6 +60,10 @@ func (s ServiceStatus) patch() ([]byte, error) {
 	if s.Host != "" {
 		host = s.Host
 	}
+	annotations := map[string]any{AnnotationHost: host}
+	for name, value := range s.Annotations {
+		annotations[name] = value
+	}
 	var ingress any
 	if len(s.Ingress) > 0 {
 		ingress = s.Ingress
@@ -58,7 +71,7 @@ func (s ServiceStatus) patch() ([]byte, error) {
 	b, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{
 			"resourceVersion": s.Version,
-			"annotations":     map[string]any{AnnotationHost: host},
+			"annotations":     annotations,
 		},
 		"status": map[string]any{"loadBalancer": map[string]any{"ingress": ingress}},
 	})

@@ -52,7 +52,7 @@ func parse(text string) (netip.Addr, error) {
 	case err != nil:
 		return a, errAddress("is not an IP address")
 	case a.IsUnspecified():
-		return a, errNotBuilt("asks for DHCP, and this build serves fixed addresses only")
+		return a, errAddress("asks for DHCP in a way that is not 0.0.0.0 or ::")
 	case a.Zone() != "":
 		return a, errAddress("has a zone")
 	case a.Is4In6():
@@ -125,6 +125,10 @@ func (p *planner) giveAddresses(s *service) {
 		if slices.Contains(items[:i], text) {
 			continue
 		}
+		if asksDHCP(text) {
+			p.askDHCP(s, text)
+			continue
+		}
 		a, err := parse(text)
 		if err == nil {
 			err = p.allowed(s, a)
@@ -144,6 +148,7 @@ func (p *planner) giveAddresses(s *service) {
 			p.refuse(s, ReasonAddressRefused, "address %s is refused: it %v", config.Quote(text), err)
 		}
 	}
+	p.giveLink(s)
 	slices.SortFunc(s.addresses, netip.Addr.Compare)
 	p.takePorts(s)
 }

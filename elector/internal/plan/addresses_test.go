@@ -55,8 +55,7 @@ func TestAddressesOfAService(t *testing.T) {
 func TestRefusedAddresses(t *testing.T) {
 	for _, test := range []struct{ name, address, reason, why string }{
 		{"a host name", "web.example.com", ReasonNotSupported, "is a host name, and this build serves fixed addresses only"},
-		{"IPv4 DHCP", "0.0.0.0", ReasonNotSupported, "asks for DHCP, and this build serves fixed addresses only"},
-		{"IPv6 DHCP", "::", ReasonNotSupported, "asks for DHCP, and this build serves fixed addresses only"},
+		{"DHCP misspelt", "0:0::0", ReasonAddressRefused, "asks for DHCP in a way that is not 0.0.0.0 or ::"},
 		{"too many octets", "198.51.100.1.1", ReasonAddressRefused, "is not an IP address"},
 		{"leading zero", "198.51.100.080", ReasonAddressRefused, "is not an IP address"},
 		{"prefix", "198.51.100.80/24", ReasonAddressRefused, "is not an IP address"},
@@ -152,8 +151,8 @@ func TestAnnotationsThatCannotBeHonoured(t *testing.T) {
 		{"egress", []func(*corev1.Service){note("kube-vip.io/egress", "true")}, served +
 			"refusal shop/web NotSupported: annotation kube-vip.io/egress has no effect in this build; the Service is served without it"},
 		{"egress that is off", []func(*corev1.Service){note("kube-vip.io/egress", "false")}, served},
-		{"a VLAN", []func(*corev1.Service){note(annotationVLAN, "eth0.200")},
-			`refusal shop/web NotSupported: annotation kube-vip.io/serviceVLAN "eth0.200" is not supported by this build; the Service gets no VIP`},
+		{"a VLAN", []func(*corev1.Service){note(annotationVLAN, "eth0.4095")},
+			`refusal shop/web InterfaceRefused: annotation kube-vip.io/serviceVLAN "eth0.4095" names VLAN 4095, which is not 1 to 4094; the Service gets no VIP`},
 		{"an interface that cannot be", []func(*corev1.Service){note(annotationInterface, "../eth0")},
 			`refusal shop/web InterfaceRefused: annotation kube-vip.io/serviceInterface "../eth0" is not the name of an interface; the Service gets no VIP`},
 		{"a lease name with policy Local", []func(*corev1.Service){note(annotationLease, "common"), local},

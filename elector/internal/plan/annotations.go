@@ -14,6 +14,12 @@ const (
 	annotationLease        = "kube-vip.io/leaseName"
 	annotationEndpointless = "kube-vip.io/allow-reconcile-without-endpoints"
 	annotationVLAN         = "kube-vip.io/serviceVLAN"
+	annotationMacvlan      = "kube-vip.io/macvlanName"
+	annotationMAC          = "kube-vip.io/hwaddr"
+	annotationRequested    = "kube-vip.io/requestedIP"
+	annotationHostname     = "kube-vip.io/loadbalancerHostname"
+	annotationBroadcast    = "kube-vip.io/dhcp-broadcast"
+	annotationRPFilter     = "kube-vip.io/rp_filter"
 )
 
 // withoutEffect are annotations that ask for what this build does not have;

@@ -237,7 +237,7 @@ func (p *planner) placeAll(members []*service) map[netip.Addr]placement {
 		want := wantedLink(p.in.Config, s)
 		for _, ip := range s.addresses {
 			if _, ok := placed[ip]; !ok {
-				a, why := p.links.place(ip, want)
+				a, why := p.place(s, ip, want)
 				placed[ip] = placement{a, why}
 			}
 		}
@@ -263,7 +263,10 @@ func (s *service) vip(placed map[netip.Addr]placement) VIP {
 		Kind: schema.KindService, Ports: s.ports(),
 	}
 	for _, ip := range s.addresses {
-		v.Addresses = append(v.Addresses, placed[ip].Address)
+		if !claim.IsToken(ip) {
+			v.Addresses = append(v.Addresses, placed[ip].Address)
+		}
 	}
+	v.Links, v.Token = s.linkSpecs(placed), s.token()
 	return v
 }

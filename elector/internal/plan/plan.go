@@ -23,6 +23,8 @@ type planner struct {
 	// others, nil if none is excluded.
 	excluded map[string]bool
 	included []string
+	// names are the macvlans that Services want.
+	names map[string]*nameUse
 }
 
 // Plan returns what the cluster asks of this node.
@@ -33,6 +35,7 @@ func Plan(in Input) Output {
 	}
 	p.excludeNodes()
 	services := selected(in.Config, in.Services)
+	p.names = linkNames(services)
 	points := endpointsOf(services, in.Slices)
 	var served []*service
 	for _, s := range services {
@@ -80,8 +83,7 @@ func (p *planner) accept(s *service) bool {
 			p.refuse(s, ReasonNotSupported, "annotation %s has no effect in this build; the Service is served without it", a)
 		}
 	}
-	if v := s.Annotations[annotationVLAN]; v != "" {
-		p.refuse(s, ReasonNotSupported, "annotation %s %s is not supported by this build; the Service gets no VIP", annotationVLAN, config.Quote(v))
+	if !p.acceptVLAN(s) {
 		return false
 	}
 	if v := s.Annotations[annotationInterface]; v != "" && schema.ValidateInterface(v) != nil {

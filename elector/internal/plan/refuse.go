@@ -16,6 +16,7 @@ const (
 	ReasonTooManyAddresses = "TooManyAddresses"
 	ReasonInterfaceRefused = "InterfaceRefused"
 	ReasonLeaseNameRefused = "LeaseNameRefused"
+	ReasonLinkRefused      = "LinkRefused"
 	ReasonNotSupported     = "NotSupported"
 )
 

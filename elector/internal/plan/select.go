@@ -21,6 +21,13 @@ type service struct {
 	idle string
 	// candidates are the nodes that could; sorted, nil for any.
 	candidates []string
+	// vlan is the VLAN that the Service's addresses are on, nil for none.
+	vlan *schema.LinkSpec
+	// dhcp is the macvlan that DHCP servers lend addresses for, nil for none;
+	// its parent is known only on a node.
+	dhcp *schema.LinkSpec
+	// lent are the addresses that were lent to this node for it.
+	lent map[netip.Addr]schema.Lease
 }
 
 // path returns namespace/name, for people.

@@ -25,6 +25,13 @@ type Input struct {
 	APIServers []netip.Addr
 	// Healthy says that the API server on this node answers.
 	Healthy bool
+	// Linkd says why linkd cannot make links on this node now, "" if it can.
+	Linkd string
+	// Linked are the VIPs, by key, that have their links from linkd already:
+	// they stay while it is away.
+	Linked map[string]bool
+	// Leases are what DHCP servers lent to this node for VIPs, by key.
+	Leases map[string][]schema.Lease
 }
 
 // Node is what matters of a Node object.
@@ -60,7 +67,13 @@ type VIP struct {
 	Namespace, Name, UID string
 	Kind                 schema.Kind
 	// Addresses are sorted, with interface and prefix length for this node.
+	// Those that DHCP servers lend are known only where they were lent.
 	Addresses []schema.Address
+	// Links are those that linkd is to make.
+	Links []schema.LinkSpec
+	// Token is what is claimed for a link whose addresses DHCP servers lend
+	// (claim.Token); invalid for a VIP without such.
+	Token netip.Addr
 	// Eligible says whether this node can serve the VIP and all that must
 	// live with it; Why says in one sentence why not.
 	Eligible bool

@@ -57,6 +57,7 @@ func (r *Reconciler) writeDocuments() error {
 		errs = append(errs, err)
 	}
 	for _, doc := range put {
+		doc = r.released(doc)
 		if doc.State == schema.StateStandby && r.probeAgain[doc.Key] {
 			errs = append(errs, r.book.Drop(doc.Key)) // the same again is another document then
 		}

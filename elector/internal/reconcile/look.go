@@ -125,6 +125,8 @@ func (r *Reconciler) lookAtVIPs(now time.Duration, state map[kube.Event]bool) {
 		} else if was, ok := r.active[v.Key]; ok && doc != nil && doc.State == schema.StateActive {
 			active[v.Key] = was // vipd is about to follow a change
 		}
+		r.publishNothing(v, doc)
+		r.lookAtLinks(v, doc, state)
 		r.lookAtConflicts(now, v, doc, state, rivalled)
 		if r.held(now, v) {
 			continue
@@ -138,7 +140,7 @@ func (r *Reconciler) lookAtVIPs(now time.Duration, state map[kube.Event]bool) {
 			r.observe.next = min(r.observe.next, at)
 		} else if why := r.whyNot(v); why != "" && r.speaker(now) {
 			state[r.about(v, true, "NoEligibleNode", "Placing",
-				fmt.Sprintf("no node serves %s; on node %s: %s", list(v.Addresses), r.Config.NodeName, why))] = true
+				fmt.Sprintf("no node serves %s; on node %s: %s", sought(v), r.Config.NodeName, why))] = true
 		}
 		if r.full[v.Group] && v.Group != plan.NoGroup {
 			state[r.about(v, true, "NodeFull", "Placing", fmt.Sprintf(
@@ -156,8 +158,8 @@ func (r *Reconciler) lookAtVIPs(now time.Duration, state map[kube.Event]bool) {
 
 // held says whether some node owns the VIP.
 func (r *Reconciler) held(now time.Duration, v *plan.VIP) bool {
-	return v.Group != plan.NoGroup && slices.ContainsFunc(v.Addresses, func(a schema.Address) bool {
-		return r.machine.Holder(now, a.IP) != ""
+	return v.Group != plan.NoGroup && slices.ContainsFunc(claims(v), func(ip addr) bool {
+		return r.machine.Holder(now, ip) != ""
 	})
 }
 

@@ -82,7 +82,7 @@ func (r *Reconciler) judge(now time.Duration) wish {
 		r.reports.vipdDaemon, r.book.Node())
 	arpdOpen, arpdWhy, arpdUntil := r.arpd.open(now, slices.Contains(components, ownership.Arpd),
 		r.reports.arpdDaemon, r.book.Node())
-	r.gateUntil = min(vipdUntil, arpdUntil)
+	r.gateUntil = min(vipdUntil, arpdUntil, r.judgeLinkd(now))
 	r.notReady = ""
 	switch {
 	case r.stopping.since != 0:
@@ -147,6 +147,7 @@ func addresses(groups []claim.Group) (n int) {
 // removed.
 func (r *Reconciler) acknowledge(now time.Duration) {
 	r.book.Acknowledge(r.reports.vipd, r.swept())
+	r.book.AcknowledgeLinks(r.reports.links, r.linkdGone)
 	exposed := r.book.Exposures()
 	var silent []addr
 	r.machine.Addresses(func(ip addr, o claim.Ownership) {

@@ -42,6 +42,7 @@ func (r *Reconciler) replan(now time.Duration) {
 	r.out = plan.Plan(plan.Input{
 		Config: r.Config, Services: r.API.Services(), Slices: r.API.Slices(), Nodes: nodes(r.API.Nodes()),
 		Links: r.reports.vipdDaemon.Links, APIServers: r.apiServers(), Healthy: r.well,
+		Linkd: r.linkdWhy, Linked: r.linked(), Leases: leases(r.reports.links, r.BootID),
 	})
 	r.planned++
 	r.byKey = make(map[string]*plan.VIP, len(r.out.VIPs))

@@ -47,13 +47,25 @@ func (r *Reconciler) publish(v *plan.VIP, doc *schema.VIP) {
 	}
 	ingress := ingressOf(v, doc)
 	r.published[v.Key] = ingress
-	if host == node && reflect.DeepEqual(svc.Status.LoadBalancer.Ingress, ingress) {
+	notes := r.annotations(v, doc)
+	if host == node && reflect.DeepEqual(svc.Status.LoadBalancer.Ingress, ingress) && contains(svc.Annotations, notes) {
 		return
 	}
 	r.wishes[v.Key] = true
 	r.status.want(v.Key, kube.ServiceStatus{
 		Namespace: v.Namespace, Name: v.Name, Version: svc.ResourceVersion, Host: node, Ingress: ingress,
+		Annotations: notes,
 	})
+}
+
+// contains says whether all of some annotations are there.
+func contains(all, some map[string]string) bool {
+	for name, value := range some {
+		if all[name] != value {
+			return false
+		}
+	}
+	return true
 }
 
 func ingressOf(v *plan.VIP, doc *schema.VIP) []corev1.LoadBalancerIngress {

@@ -31,6 +31,9 @@ type Reconciler struct {
 	status  *publisher
 
 	vipd, arpd *gate
+	linkd      *gate
+	linkdWhy   string // it cannot be relied on, "" if it can
+	linkdGone  bool
 	health     asked
 	files      *trigger.Trigger // another daemon's file may have changed
 	gates      *trigger.Trigger // a daemon or the local API server changed its answer
@@ -83,6 +86,7 @@ func New(opts Options) (*Reconciler, error) {
 		status:     newPublisher(opts), observe: newObserve(),
 	}
 	r.vipd, r.arpd = newGates(timing.Duration, timing.Renew)
+	r.linkd = &gate{daemon: ownership.Linkd, patience: timing.Duration}
 	if cfg.ControlPlane.Enabled {
 		r.lock = claim.NewLock(cfg.NodeName, timing)
 	}
@@ -128,7 +132,8 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 	go func() {
 		failed <- daemon.RunTasks(work, r.Log, daemon.Resync(resync), daemon.Watch(r.Log, "watch of reports", r.files.Fire,
 			ownership.Dir(r.StateDir, ownership.Vipd), ownership.VIPs(r.StateDir, ownership.Vipd),
-			ownership.Dir(r.StateDir, ownership.Arpd), ownership.VIPs(r.StateDir, ownership.Arpd)))
+			ownership.Dir(r.StateDir, ownership.Arpd), ownership.VIPs(r.StateDir, ownership.Arpd),
+			ownership.Dir(r.StateDir, ownership.Linkd), ownership.Links(r.StateDir)))
 	}()
 	r.followGates(work)
 	go r.status.run(work)
@@ -175,7 +180,7 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 
 func (r *Reconciler) followGates(ctx context.Context) {
 	every := r.Config.RetryPeriod / 2
-	for _, g := range []*gate{r.vipd, r.arpd} {
+	for _, g := range []*gate{r.vipd, r.arpd, r.linkd} {
 		ask := func(ctx context.Context) error { return r.Ask(ctx, g.daemon) }
 		go g.answer.follow(ctx, every, max(every, 250*time.Millisecond), ask, r.gates)
 	}

@@ -125,6 +125,7 @@ func (r *Reconciler) report(now time.Duration) Report {
 				IP: a.IP, Interface: a.Interface, Owner: r.machine.Holder(now, a.IP), Phase: o.Phase.String(), Epoch: o.Epoch,
 			})
 		}
+		vip.Addresses = append(vip.Addresses, r.tokenReport(now, v)...)
 		out.VIPs = append(out.VIPs, vip)
 	}
 	for _, f := range r.out.Refusals {

@@ -20,10 +20,14 @@ type reports struct {
 	uid        func(string) int
 	vipdSet    *statefile.Set[schema.Status, *schema.Status]
 	arpdSet    *statefile.Set[schema.Status, *schema.Status]
+	linkSet    *statefile.Set[schema.LinkStatus, *schema.LinkStatus]
+	links      map[string]schema.LinkStatus
 	vipd, arpd map[string]schema.Status
 	vipdDaemon schema.Daemon
 	arpdDaemon schema.Daemon
-	complained map[string]string
+	// linkdDaemon is linkd's report about itself, links its reports about VIPs.
+	linkdDaemon schema.Daemon
+	complained  map[string]string
 }
 
 func newReports(stateDir string, uid func(string) int) *reports {
@@ -31,35 +35,39 @@ func newReports(stateDir string, uid func(string) int) *reports {
 		dirty: true, dir: stateDir, uid: uid,
 		vipdSet:    statefile.NewSet[schema.Status](ownership.VIPs(stateDir, ownership.Vipd), uid(ownership.Vipd)),
 		arpdSet:    statefile.NewSet[schema.Status](ownership.VIPs(stateDir, ownership.Arpd), uid(ownership.Arpd)),
+		linkSet:    statefile.NewSet[schema.LinkStatus](ownership.Links(stateDir), uid(ownership.Linkd)),
 		complained: map[string]string{},
 	}
 }
 
-// read reads what changed and says whether the node's links did. What cannot
-// be read stays as it was.
+// read reads what changed and says whether the node's links or leases did. What
+// cannot be read stays as it was.
 func (r *reports) read(log *slog.Logger) (links bool) {
 	r.dirty = false
-	r.vipd = r.statuses(log, r.vipdSet, ownership.Vipd)
-	r.arpd = r.statuses(log, r.arpdSet, ownership.Arpd)
+	r.vipd = statuses(r, log, r.vipdSet, ownership.Vipd, "vips")
+	r.arpd = statuses(r, log, r.arpdSet, ownership.Arpd, "vips")
+	leased := r.links
+	r.links = statuses(r, log, r.linkSet, ownership.Linkd, "links")
+	r.daemon(log, ownership.Linkd, &r.linkdDaemon)
 	before := r.vipdDaemon.Links
 	r.daemon(log, ownership.Vipd, &r.vipdDaemon)
 	r.daemon(log, ownership.Arpd, &r.arpdDaemon)
-	return !reflect.DeepEqual(before, r.vipdDaemon.Links)
+	return !reflect.DeepEqual(before, r.vipdDaemon.Links) || !sameLeases(leased, r.links)
 }
 
-func (r *reports) statuses(log *slog.Logger, set *statefile.Set[schema.Status, *schema.Status], daemon string) map[string]schema.Status {
+func statuses[T any, P schema.Pointer[T]](r *reports, log *slog.Logger, set *statefile.Set[T, P], daemon, dir string) map[string]T {
 	docs, problems, err := set.Load()
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // not started yet
 	}
 	r.complain(log, daemon, err)
 	for what := range r.complained {
-		if name, ok := strings.CutPrefix(what, daemon+"/vips/"); ok && problems[name] == nil {
+		if name, ok := strings.CutPrefix(what, daemon+"/"+dir+"/"); ok && problems[name] == nil {
 			delete(r.complained, what)
 		}
 	}
 	for name, err := range problems {
-		r.complain(log, daemon+"/vips/"+name, err)
+		r.complain(log, daemon+"/"+dir+"/"+name, err)
 	}
 	return docs
 }

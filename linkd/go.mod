@@ -3,6 +3,7 @@ module github.com/vipod/vipod/linkd
 go 1.26.0
 
 require (
+	github.com/google/go-cmp v0.7.0
 	github.com/insomniacslk/dhcp v0.0.0-20260901064844-234b97448fae
 	github.com/prometheus/client_golang v1.25.0
 	github.com/vipod/vipod/shared v0.0.0

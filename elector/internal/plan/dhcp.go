@@ -3,7 +3,7 @@ package plan
 import (
 	"cmp"
 	"crypto/sha256"
-	"net"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -119,9 +119,7 @@ func linkNames(services []*service) map[string]*nameUse {
 // every node and after every restart, so that the server knows the client.
 func madeMAC(uid string) string {
 	sum := sha256.Sum256([]byte("vipod macvlan " + uid))
-	mac := net.HardwareAddr(sum[:6])
-	mac[0] = mac[0]&^1 | 2
-	return mac.String()
+	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", sum[0]&^1|2, sum[1], sum[2], sum[3], sum[4], sum[5])
 }
 
 // refuseLink says why the Service cannot have the macvlan, "" if it can.

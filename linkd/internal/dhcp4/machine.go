@@ -43,6 +43,9 @@ const never = time.Duration(1<<63 - 1)
 const (
 	requests   = 4
 	rebootings = 3
+	// searches is how often servers are looked for before that counts as a
+	// failure. They have 6 s to answer, since some probe an address for 3 s.
+	searches = 2
 )
 
 // New returns a client that has not started.
@@ -134,7 +137,11 @@ func (m *Machine) Tick(now time.Duration) {
 		}
 		m.send(now)
 	case lease.Selecting:
-		m.fail(now)
+		if m.sent >= searches {
+			m.fail(now)
+			return
+		}
+		m.send(now)
 	case lease.GivenUp:
 		m.deadline = never
 	}
@@ -188,11 +195,12 @@ func (m *Machine) Receive(now time.Duration, payload []byte, from string) {
 // offer takes the first good offer.
 func (m *Machine) offer(now time.Duration, msg *dhcpv4.DHCPv4, from string) {
 	l, ok := read(msg, now, from)
-	if m.state != lease.Selecting || !ok || slices.Contains(m.declined, l.IP) {
+	// One that comes late is as good.
+	if m.state != lease.Selecting && m.state != lease.Init || !ok || slices.Contains(m.declined, l.IP) {
 		return
 	}
 	m.offered = l
-	m.state, m.sent = lease.Requesting, 0
+	m.state, m.sent, m.begun = lease.Requesting, 0, now
 	m.send(now)
 }
 

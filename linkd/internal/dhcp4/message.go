@@ -25,7 +25,7 @@ func (m *Machine) send(now time.Duration) {
 		if m.wanted.Is4() {
 			msg.UpdateOption(dhcpv4.OptRequestedIPAddress(m.wanted.AsSlice()))
 		}
-		wait = m.Spread(lease.FirstRetry * 4) // a server may probe before it offers
+		wait = m.Spread(lease.FirstSearch << (m.sent - 1))
 	case lease.Requesting:
 		msg = m.message(now, dhcpv4.MessageTypeRequest)
 		msg.UpdateOption(dhcpv4.OptRequestedIPAddress(m.offered.IP.AsSlice()))

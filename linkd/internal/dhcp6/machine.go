@@ -41,6 +41,9 @@ const never = time.Duration(1<<63 - 1)
 // REQ_MAX_RC is 10; another server may be better off).
 const requests = 5
 
+// searches is how often servers are looked for before that counts as a failure.
+const searches = 2
+
 // New returns a client that has not started.
 func New(c lease.Config) *Machine {
 	return &Machine{Config: c, state: lease.Init, wanted: c.Requested, deadline: never}
@@ -122,7 +125,11 @@ func (m *Machine) Tick(now time.Duration) {
 		}
 		m.send(now)
 	case lease.Selecting:
-		m.fail(now)
+		if m.sent >= searches {
+			m.fail(now)
+			return
+		}
+		m.send(now)
 	default:
 		m.deadline = never
 	}
@@ -172,7 +179,8 @@ func (m *Machine) Receive(now time.Duration, payload []byte, from string) {
 // advertised takes the first good advertisement.
 func (m *Machine) advertised(now time.Duration, msg *dhcpv6.Message, from string) {
 	l, ok := read(msg, now, from)
-	if m.state != lease.Selecting || !ok || slices.Contains(m.declined, l.IP) {
+	// One that comes late is as good.
+	if m.state != lease.Selecting && m.state != lease.Init || !ok || slices.Contains(m.declined, l.IP) {
 		return
 	}
 	m.offered = l

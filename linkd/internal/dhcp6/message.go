@@ -26,7 +26,7 @@ func (m *Machine) send(now time.Duration) {
 		msg = m.message(now, dhcpv6.MessageTypeSolicit)
 		m.address(msg, m.wanted)
 		msg.AddOption(&dhcpv6.OptionGeneric{OptionCode: dhcpv6.OptionRapidCommit})
-		wait = m.Spread(lease.FirstRetry * 4)
+		wait = m.Spread(lease.FirstSearch << (m.sent - 1))
 	case lease.Requesting:
 		msg = m.message(now, dhcpv6.MessageTypeRequest)
 		m.address(msg, m.offered.IP)

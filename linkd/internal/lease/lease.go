@@ -80,6 +80,8 @@ type Config struct {
 const (
 	// FirstRetry is the wait after the first message, which doubles.
 	FirstRetry = 500 * time.Millisecond
+	// FirstSearch is the same while a server is looked for.
+	FirstSearch = 2 * time.Second
 	// MinRetry and MaxRetry bound the wait between two acquisitions.
 	MinRetry = time.Second
 	MaxRetry = time.Minute

@@ -37,31 +37,38 @@ func newPlanner(d Desired, a Actual) *planner {
 	for _, l := range a.Links {
 		p.byName[l.Name], p.byIndex[l.Index] = l, l
 	}
-	wants := slices.Clone(d.Wants)
-	slices.SortStableFunc(wants, func(a, b Want) int {
-		return cmp.Or(rank(a.Kind)-rank(b.Kind), cmp.Compare(a.Name, b.Name))
-	})
-	for _, w := range wants {
+	parents := map[string]string{}
+	for _, w := range d.Wants {
 		if !p.wanted[w.Name] && len(w.Users) > 0 {
 			p.wanted[w.Name] = true
 			p.wants = append(p.wants, w)
+			parents[w.Name] = w.Parent
 		}
 	}
+	slices.SortStableFunc(p.wants, func(a, b Want) int {
+		return cmp.Or(height(parents, a.Name)-height(parents, b.Name), cmp.Compare(a.Name, b.Name))
+	})
 	for _, name := range d.Gone {
 		p.gone[name] = true
 	}
 	return p
 }
 
-// rank orders kinds by what can be on top of what: macvlans on VLANs.
-func rank(kind string) int {
-	if kind == Macvlan {
-		return 1
+// height is how many links a link is on top of. A circle, which no kernel holds,
+// ends somewhere.
+func height[K comparable](parents map[K]K, link K) (n int) {
+	for range parents {
+		parent, ok := parents[link]
+		if !ok {
+			break
+		}
+		link, n = parent, n+1
 	}
-	return 0
+	return n
 }
 
-// removals are links of ours that no document needs.
+// removals are links of ours that no document needs. They count as gone in what
+// follows.
 func (p *planner) removals() []Op {
 	var doomed []Link
 	for _, l := range p.byIndex {
@@ -69,11 +76,16 @@ func (p *planner) removals() []Op {
 			doomed = append(doomed, l)
 		}
 	}
+	parents := map[int]int{}
+	for _, l := range doomed {
+		parents[l.Index] = l.ParentIndex
+	}
 	slices.SortFunc(doomed, func(a, b Link) int {
-		return cmp.Or(rank(b.Kind)-rank(a.Kind), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(height(parents, b.Index)-height(parents, a.Index), cmp.Compare(a.Name, b.Name))
 	})
 	ops := make([]Op, 0, len(doomed))
 	for _, l := range doomed {
+		delete(p.byName, l.Name) // nothing is put on top of it
 		ops = append(ops, Delete{l.Name, l.Index})
 	}
 	return ops
@@ -88,7 +100,7 @@ func (p *planner) bring(w Want) []Op {
 	case !there && (has || p.coming[w.Parent]):
 		p.coming[w.Name] = true
 		return []Op{p.add(w, 0)}
-	case !there || !mine || !has:
+	case !there || !mine || !has && !p.coming[w.Parent]:
 		return nil // see refusal
 	case p.coming[w.Parent] || !matches(w, l, parent):
 		p.coming[w.Name] = true

@@ -77,7 +77,7 @@ func filter(is4 bool, mac string) ([]unix.SockFilter, error) {
 		bpf.LoadAbsolute{Off: 6, Size: 1},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_UDP, SkipFalse: 3},
 		bpf.LoadAbsolute{Off: ip6Head + 2, Size: 2},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: Client6, SkipFalse: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: client6, SkipFalse: 1},
 		bpf.RetConstant{Val: maxFrame},
 		bpf.RetConstant{Val: 0},
 	}
@@ -87,7 +87,7 @@ func filter(is4 bool, mac string) ([]unix.SockFilter, error) {
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_UDP, SkipFalse: 8},
 			bpf.LoadMemShift{Off: 0},
 			bpf.LoadIndirect{Off: 2, Size: 2},
-			bpf.JumpIf{Cond: bpf.JumpEqual, Val: Client4, SkipFalse: 5},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: client4, SkipFalse: 5},
 			bpf.LoadIndirect{Off: chaddr, Size: 4},
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: binary.BigEndian.Uint32([]byte(mac)), SkipFalse: 3},
 			bpf.LoadIndirect{Off: chaddr + 4, Size: 2},

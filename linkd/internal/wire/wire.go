@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ports of the protocols.
+// Ports of the protocols: RFC 2131, 4.1, and RFC 8415, 7.2.
 const (
-	Server4, Client4 = 67, 68   // RFC 2131, 4.1
-	Server6, Client6 = 547, 546 // RFC 8415, 7.2
+	server4, client4 = 67, 68
+	server6, client6 = 547, 546
 )
 
 var (
@@ -45,7 +45,7 @@ func build4(from, to netip.Addr, payload []byte) []byte {
 	copy(b[12:], src[:])
 	copy(b[16:], dst[:])
 	binary.BigEndian.PutUint16(b[10:], ^fold(sum(b[:ip4Head])))
-	udp(b[ip4Head:], Client4, Server4, payload, src[:], dst[:])
+	udp(b[ip4Head:], client4, server4, payload, src[:], dst[:])
 	return b
 }
 
@@ -57,7 +57,7 @@ func build6(from, to netip.Addr, payload []byte) []byte {
 	src, dst := from.As16(), to.As16()
 	copy(b[8:], src[:])
 	copy(b[24:], dst[:])
-	udp(b[ip6Head:], Client6, Server6, payload, src[:], dst[:])
+	udp(b[ip6Head:], client6, server6, payload, src[:], dst[:])
 	return b
 }
 
@@ -102,7 +102,7 @@ func parse4(b []byte) ([]byte, error) {
 	if head < ip4Head || total > len(b) || head > total {
 		return nil, errNotUDP
 	}
-	return parseUDP(b[head:total], Server4, Client4)
+	return parseUDP(b[head:total], server4, client4)
 }
 
 // parse6 is parse4 for IPv6, directly behind the fixed header.
@@ -114,7 +114,7 @@ func parse6(b []byte) ([]byte, error) {
 	if end > len(b) {
 		return nil, errNotUDP
 	}
-	return parseUDP(b[ip6Head:end], 0, Client6)
+	return parseUDP(b[ip6Head:end], 0, client6)
 }
 
 // parseUDP wants the source port as well, unless it is 0: a server or relay of

@@ -224,7 +224,7 @@ func TestNetnsSocketAnswersForThePod(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := filepath.Join(ownership.VIPs(p.Dir, ownership.Vipd), "default.web.json")
-	if len(r.VIPs) != 1 || len(r.Components) != 4 || r.Problems[bad] == "" {
+	if len(r.VIPs) != 1 || len(r.Components) != len(ownership.Table()) || r.Problems[bad] == "" {
 		t.Errorf("status: %+v", r)
 	}
 	eventually(t, func() string {

@@ -81,6 +81,7 @@ func merge(wants map[netip.Addr]*want, a schema.Address, vip schema.VIP, s schem
 		}
 		wants[a.IP] = w
 	}
+	w.Bare = w.Bare || slices.ContainsFunc(vip.Links, func(l schema.LinkSpec) bool { return l.Name == w.Link })
 	w.Muted = w.Muted || vip.State == schema.StateDraining
 	if vip.Grant != schema.GrantNone && !slices.Contains(w.Grants, vip.Grant) {
 		w.Grants = append(w.Grants, vip.Grant)

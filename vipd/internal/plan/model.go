@@ -42,6 +42,9 @@ type Want struct {
 	// Valid is the lifetime to give, RefreshBelow the remainder from which on
 	// it is given anew; in seconds.
 	Valid, RefreshBelow uint32
+	// Bare: the link was made for VIPs, so that no addresses of the node's own
+	// are waited for.
+	Bare bool
 	// Lent: a DHCP server's lease ends the lifetime. What is left of both runs
 	// down together, so that a second of difference is rounding.
 	Lent bool

@@ -240,7 +240,7 @@ func (p *planner) refusal(w Want) Refusal {
 		return NotGranted
 	case !p.keeps(w):
 		return NotMutable
-	case !settled:
+	case !settled && !w.Bare:
 		return LinkSettling
 	}
 	return ""

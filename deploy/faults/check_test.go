@@ -142,8 +142,8 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 		},
 		{
 			"too many requests", Expectation{Outcome: Stays, Rate: 4},
-			[]Event{claims("n1", 10, 12000), {At: at(0), Until: at(10000), Kind: Requests, N: 41}},
-			[]string{"4.1 requests a second"},
+			[]Event{claims("n1", 10, 12000), {At: at(0), Until: at(10000), Kind: Requests, N: 46}},
+			[]string{"4.6 requests a second"},
 		},
 		{
 			"a stranger's claims are the fault", Expectation{Outcome: Stays, Strangers: []string{"stranger"}},

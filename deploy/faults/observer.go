@@ -134,9 +134,14 @@ func (o *Observer) Begin() {
 	}
 }
 
-// Answered says whether every address answers every kind of question.
-func (o *Observer) Answered(within time.Duration) bool {
-	return !slices.ContainsFunc(o.probers, func(p prober) bool { return !p.Answered(within) })
+// Answered returns an error that names what does not answer.
+func (o *Observer) Answered(within time.Duration) error {
+	for _, p := range o.probers {
+		if !p.Answered(within) {
+			return fmt.Errorf("%s does not answer %s", p.addr, p.kind)
+		}
+	}
+	return nil
 }
 
 // Claimant returns who claimed an address last, "" for nobody.

@@ -242,10 +242,7 @@ func (w *World) whole(ctx context.Context) error {
 			return err
 		}
 	}
-	if !w.Observer.Answered(100 * time.Millisecond) {
-		return errors.New("some address does not answer")
-	}
-	return nil
+	return w.Observer.Answered(100 * time.Millisecond)
 }
 
 // watched are the addresses that are looked at.

@@ -173,6 +173,9 @@ func (r *Reconciler) do(ops []plan.Op) error {
 		for i, err := range r.kernel.Do(part) {
 			if err == nil {
 				done = append(done, part[i])
+				if o, ok := part[i].(plan.AddAddress); ok {
+					r.Added(o.Prefix.Addr())
+				}
 				continue
 			}
 			errs = append(errs, err)

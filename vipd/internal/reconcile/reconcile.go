@@ -44,6 +44,8 @@ type Config struct {
 	// whether it can do a fence; an empty name is for looking only.
 	Open    func(table string) (k kernel.Kernel, fence bool, err error)
 	Metrics *Metrics
+	// Added is told of every address that was added; it must not block.
+	Added func(netip.Addr)
 }
 
 // Reconciler is vipd's loop. Its methods may be called from anywhere, except

@@ -80,7 +80,7 @@ func newBench(t *testing.T, fence bool) *bench {
 	}
 	b := &bench{t: t, kernel: &recorder{}, vips: map[string]schema.VIP{}}
 	b.kernel.State.Links = []plan.Link{{Name: "eth0", Index: 2, Admin: true, Up: true, Resolves: true}}
-	r, err := New(Config{Log: slog.New(slog.DiscardHandler), StateDir: dir, Boot: boot,
+	r, err := New(Config{Log: slog.New(slog.DiscardHandler), StateDir: dir, Boot: boot, Added: func(netip.Addr) {},
 		Open:    func(string) (kernel.Kernel, bool, error) { return b.kernel, fence, nil },
 		Metrics: NewMetrics(prometheus.NewRegistry())})
 	if err != nil {

@@ -53,7 +53,7 @@ func serving(t *testing.T, addresses ...string) *world {
 // start is a vipd that begins, as one of its own or as the one after it.
 func (w *world) start() {
 	w.t.Helper()
-	r, err := New(Config{Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), StateDir: w.Dir, Boot: w.Boot,
+	r, err := New(Config{Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), StateDir: w.Dir, Boot: w.Boot, Added: func(netip.Addr) {},
 		Open:    func(table string) (kernel.Kernel, bool, error) { return w.kernel, table != "", nil },
 		Metrics: NewMetrics(prometheus.NewRegistry())})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/vipod/vipod/shared/netsafe"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/pulse"
+	"github.com/vipod/vipod/vipd/internal/flows"
 	"github.com/vipod/vipod/vipd/internal/kernel"
 	"github.com/vipod/vipod/vipd/internal/reconcile"
 )
@@ -30,14 +31,15 @@ func Run(ctx context.Context, env *daemon.Env) error {
 		return err
 	}
 	registry := metrics.New()
+	forgetter := flows.New(env.Log, flows.Forget)
 	r, err := reconcile.New(reconcile.Config{
 		Log: env.Log, StateDir: env.StateDir, Boot: boot,
-		Open: opener(env.Log, kernel.ProbeFence), Metrics: reconcile.NewMetrics(registry),
+		Open: opener(env.Log, kernel.ProbeFence), Metrics: reconcile.NewMetrics(registry), Added: forgetter.Added,
 	})
 	if err != nil {
 		return err
 	}
-	tasks := tasks(env, r)
+	tasks := append(tasks(env, r), daemon.TaskFunc("deletion of flows", forgetter.Run))
 	ready := daemon.Readiness(tasks...)
 	// A node may be without linkd: then there is nothing to watch, ever.
 	tasks = append(tasks, daemon.Watch(env.Log, "watch of leases", r.Changed.Fire, ownership.Links(env.StateDir)))

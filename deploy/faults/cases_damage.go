@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vipod/vipod/deploy/lab"
 	"github.com/vipod/vipod/shared/ownership"
 )
 
@@ -46,12 +48,22 @@ func damages() []Case {
 }
 
 // flushAddresses is what an operator does; the node's own addresses are given
-// back at once, which cannot be done with those that the kernel made itself.
+// back by the same program at once, its routes by Heal. That cannot be done
+// with addresses that the kernel made itself.
 func flushAddresses(ctx context.Context, w *World) error {
-	return errors.Join(
-		w.in(ctx, w.Owner, "ip -4 addr flush dev eth0"),
-		w.in(ctx, w.Owner, "ip -6 addr flush dev eth0 scope global"),
-		w.Heal(ctx, w.Owner))
+	own, err := lab.NodeAddrs(w.Owner)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "ip", "-n", w.NS(w.Owner), "-batch", "-")
+	cmd.Stdin = strings.NewReader(fmt.Sprintf(`addr flush dev eth0 scope global
+addr add %s/%d dev eth0
+addr add %s/%d dev eth0 nodad
+`, own.V4, lab.LAN4.Bits(), own.V6, lab.LAN6.Bits()))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("flushing the addresses of %s: %w: %s", w.Owner, err, out)
+	}
+	return w.Heal(ctx, w.Owner)
 }
 
 // flushRuleset gives back at once what is not vipod's.

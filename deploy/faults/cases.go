@@ -65,7 +65,7 @@ func kills() []Case {
 			Fault: func(ctx context.Context, w *World) error { return w.Restart(ctx, w.Owner) }},
 		Case{Name: "SIGKILL elector, down for longer than D", Long: true, Want: moves, Hold: LeaseDuration + 2*time.Second,
 			Fault: func(ctx context.Context, w *World) error { return w.Kill(ctx, w.Owner, ownership.Elector) }},
-		Case{Name: "SIGKILL all, down for longer than D", Want: moves, Hold: LeaseDuration + 2*time.Second,
+		Case{Name: "SIGKILL all, down for longer than D", Long: true, Want: moves, Hold: LeaseDuration + 2*time.Second,
 			Fault: func(ctx context.Context, w *World) error { return w.Kill(ctx, w.Owner) }},
 		// The kernel keeps what the new pod finds; where it is slow to come the
 		// address moves.
@@ -125,9 +125,9 @@ func freezes() []Case {
 	unanswered := moves
 	unanswered.Bound += 2 * RetryPeriod
 	return []Case{
-		{Name: "SIGSTOP all for 2s", Want: stays, Hold: 2 * time.Second, Fault: frozen()},
+		{Name: "SIGSTOP all for 2s", Long: true, Want: stays, Hold: 2 * time.Second, Fault: frozen()},
 		{Name: "SIGSTOP all for longer than D", Want: moves, Hold: long, Fault: frozen(), Settle: 2 * time.Second},
-		{Name: "SIGSTOP elector for longer than D", Want: moves, Hold: long, Fault: frozen(ownership.Elector), Settle: 2 * time.Second},
+		{Name: "SIGSTOP elector for longer than D", Long: true, Want: moves, Hold: long, Fault: frozen(ownership.Elector), Settle: 2 * time.Second},
 		{Name: "SIGSTOP vipd for longer than D", Want: unanswered, Hold: long + RetryPeriod, Fault: frozen(ownership.Vipd), Settle: 2 * time.Second},
 		{Name: "SIGSTOP arpd for longer than D", Long: true, Want: either, Hold: long, Fault: frozen(ownership.Arpd)},
 		{Name: "SIGSTOP metricsd for longer than D", Long: true, Want: stays, Hold: long, Fault: frozen(ownership.Metricsd)},

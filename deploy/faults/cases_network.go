@@ -22,7 +22,7 @@ func outages() []Case {
 		return LeaseDuration + 3*time.Second
 	}
 	return []Case{
-		{Name: "API server gone for less than D", Want: stays, Faulty: everyNode, Hold: 2 * time.Second,
+		{Name: "API server gone for less than D", Long: true, Want: stays, Faulty: everyNode, Hold: 2 * time.Second,
 			Fault: func(_ context.Context, w *World) error { return w.PauseAPI() }},
 		// While it starts it is ready for some and not for others: the control
 		// plane may move more than once.
@@ -77,7 +77,7 @@ func cuts() []Case {
 			}},
 		{Name: "owner loses its carrier and the API", Long: true, Want: moves, Hold: LeaseDuration + 2*time.Second,
 			Fault: func(ctx context.Context, w *World) error { return w.CutCarrier(ctx, w.Owner) }},
-		{Name: "link flaps ten times a second", Settle: 2 * time.Second,
+		{Name: "link flaps ten times a second", Long: true, Settle: 2 * time.Second,
 			Want:  Expectation{Outcome: Either, Bound: takeover, Hands: 1, Rate: recoverRate},
 			Fault: flap},
 	}

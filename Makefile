@@ -110,7 +110,7 @@ packages: ## Install the Debian packages that tests and demo need
 .PHONY: test
 test: export VIPOD_REQUIRE_NETNS := 1
 test: export VIPOD_REQUIRE_VM := 1
-test: packages test-unit test-model test-netns test-vm test-e2e ## All tests; as root
+test: packages test-unit test-model test-netns test-vm test-e2e test-faults ## All tests; as root
 
 .PHONY: test-unit
 test-unit: ## Tests without privilege, fuzz seeds included
@@ -119,11 +119,14 @@ test-unit: ## Tests without privilege, fuzz seeds included
 
 # How many random schedules the models run.
 SCHEDULES ?= 10000
+# How many Services are planned.
+SERVICES ?= 1000000
 
 .PHONY: test-model
-test-model: ## The ownership protocol under random schedules, SCHEDULES of them
-	@echo "--- $(SCHEDULES) random schedules of a whole cluster: about 3 minutes"
-	@cd elector && VIPOD_SCHEDULES=$(SCHEDULES) go test -v -timeout 60m -run '^TestModel' ./internal/claim
+test-model: ## The ownership protocol under SCHEDULES random schedules; SERVICES planned
+	@echo "--- $(SCHEDULES) random schedules of a whole cluster, $(SERVICES) Services planned: about 3 minutes"
+	@cd elector && VIPOD_SCHEDULES=$(SCHEDULES) VIPOD_SERVICES=$(SERVICES) \
+		go test -v -timeout 60m -run '^TestModel' ./internal/claim ./internal/plan
 
 # $(call tests_named,prefix,flags) runs the tests of that name, in the packages
 # that have some. -p 1 because they measure; -count=1 because a cached result
@@ -152,7 +155,7 @@ test-e2e: build ## Tests of the real daemons in a lab; as root
 
 .PHONY: test-faults
 test-faults: build ## Faults done to a lab, watched from outside; FULL=1 for all of them; as root
-	@echo "--- faults watched from outside: at most 10 minutes, with FULL=1 an hour"
+	@echo "--- faults watched from outside: about 8 minutes, with FULL=1 an hour"
 	@cd deploy && go test -count=1 -v -timeout 180m -run '^TestFaults' ./faults \
 		-args $(if $(FULL),-full) $(if $(CASE),-case '$(CASE)')
 

@@ -24,6 +24,7 @@ type options struct {
 	trials, large  int
 	scale          float64
 	churn          time.Duration
+	stormTime      time.Duration
 	profiles       string
 	peers          map[string]string
 	list           bool
@@ -52,6 +53,7 @@ func parse() options {
 	flag.IntVar(&o.large, "large", 3, "trials of measurements with hundreds of Services and more")
 	flag.Float64Var(&o.scale, "scale", 1, "multiplies every number of Services above 10, to try the measurements on a busy machine")
 	flag.DurationVar(&o.churn, "churn", 3*time.Minute, "how long Services come and go while memory is watched")
+	flag.DurationVar(&o.stormTime, "storm", 5*time.Minute, "how long Services are made and deleted as fast as the API server takes it")
 	flag.StringVar(&o.profiles, "profiles", "", "folder for processor profiles of the daemons while Services are created")
 	for _, p := range peers {
 		flag.Func("peer-"+p.name, "measure "+p.name+" as well: its `program`", func(path string) error {

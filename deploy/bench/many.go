@@ -44,7 +44,7 @@ func (w *world) batch(n int) (*batch, error) {
 	w.many++
 	b := &batch{w: w, name: fmt.Sprintf("many-%d", w.many), made: make([]time.Time, n)}
 	for i := range n {
-		b.addrs = append(b.addrs, netip.MustParseAddr(fmt.Sprintf("2001:db8:0:1:%x::%x", w.many, i+1)))
+		b.addrs = append(b.addrs, netip.MustParseAddr(fmt.Sprintf("2001:db8:0:1:%x:0:%x:%x", w.many, (i+1)>>16, (i+1)&0xffff)))
 	}
 	var err error
 	if b.pod, err = w.Pod("p1"); err != nil {
@@ -140,6 +140,11 @@ func (b *batch) remove(ctx context.Context) error {
 	if err := b.each(ctx, b.removeOne); err != nil {
 		return err
 	}
+	return b.gone(ctx)
+}
+
+// gone waits until no node has an address of the batch.
+func (b *batch) gone(ctx context.Context) error {
 	return b.w.Await(ctx, "the addresses of deleted Services are gone", func(ctx context.Context) (bool, error) {
 		for _, node := range b.w.Nodes() {
 			if n, err := b.presentOn(node); n > 0 || err != nil {

@@ -51,6 +51,10 @@ var scenarios = []scenario{
 		what: "The programs of each node with 500 Services: proportional set size from smaps_rollup, processor time from schedstat over 30 s. Then Services come and go, ten a second, while 500 stay.",
 	},
 	{
+		name: "storm", lab: apart, run: storm, creates: true, alone: true,
+		what: "250 Services with their EndpointSlices are made a second, and as many deleted, or as many as the API server takes; 500 are there at a time. PSS is that of a node's daemons, looked at every 5 s, and again when all are gone.",
+	},
+	{
 		name: "flood", lab: apart, run: flood, creates: true, alone: true, patience: 3 * time.Minute,
 		what: "The owner of 1000 VIPs is cut off; two nodes take over. Each VIP is sent an echo request when it is announced. Requests to the API server are counted for each second until 20 s after.",
 	},

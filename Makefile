@@ -36,7 +36,7 @@ endif
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-DAEMONS := elector vipd linkd arpd metricsd
+DAEMONS := elector vipd linkd arpd egressd metricsd
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files go.mod '**/go.mod'))
 # The API server's module is only linked: its tests are other people's.
 OURS    := $(filter-out deploy/lab/cluster,$(MODULES))

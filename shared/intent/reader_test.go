@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func TestNetnsNothingIsKnownBeforeElectorSpeaks(t *testing.T) {
 	if d.Node != nil || len(d.VIPs)+len(d.Grants)+len(d.Problems) > 0 || d.Complete {
 		t.Errorf("documents: %+v", d)
 	}
-	if d.Seen() != (schema.Observed{}) || d.Settings() != (schema.Settings{}) {
+	if d.Seen() != (schema.Observed{}) || !reflect.DeepEqual(d.Settings(), schema.Settings{}) {
 		t.Error("settings without a document")
 	}
 	if c := d.Problems.Condition(); c.Status != schema.True {

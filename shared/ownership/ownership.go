@@ -29,6 +29,7 @@ const (
 	Vipd     = "vipd"
 	Linkd    = "linkd"
 	Arpd     = "arpd"
+	Egressd  = "egressd"
 	Metricsd = "metricsd"
 )
 
@@ -68,6 +69,7 @@ const (
 	SchemaDaemon = "vipod.daemon/1"
 	SchemaStatus = "vipod.status/1"
 	SchemaLink   = "vipod.link/1"
+	SchemaEgress = "vipod.egress/1"
 )
 
 var table = []Daemon{
@@ -78,8 +80,9 @@ var table = []Daemon{
 			{Path: "grant.json", Schema: SchemaGrant},
 			{Path: "daemon.json", Schema: SchemaDaemon},
 			{Path: "vips/*.json", Schema: SchemaVIP},
+			{Path: "egress/*.json", Schema: SchemaEgress},
 		},
-		Reads: []string{Vipd, Linkd, Arpd},
+		Reads: []string{Vipd, Linkd, Arpd, Egressd},
 	},
 	{
 		Name: Vipd, UID: 65502, Capabilities: []string{"NET_ADMIN"},
@@ -106,11 +109,19 @@ var table = []Daemon{
 		Reads: []string{Elector},
 	},
 	{
+		Name: Egressd, UID: 65506, Capabilities: []string{"NET_ADMIN"},
+		Documents: []Document{
+			{Path: "daemon.json", Schema: SchemaDaemon},
+			{Path: "vips/*.json", Schema: SchemaStatus},
+		},
+		Reads: []string{Elector},
+	},
+	{
 		Name: Metricsd, UID: 65507,
 		Documents: []Document{
 			{Path: "daemon.json", Schema: SchemaDaemon},
 		},
-		Reads: []string{Elector, Vipd, Linkd, Arpd},
+		Reads: []string{Elector, Vipd, Linkd, Arpd, Egressd},
 	},
 }
 
@@ -157,6 +168,9 @@ func VIPs(stateDir, name string) string { return filepath.Join(stateDir, name, "
 
 // Links returns the directory of linkd's documents per VIP.
 func Links(stateDir string) string { return filepath.Join(stateDir, Linkd, "links") }
+
+// Egress returns the directory of elector's documents about egress.
+func Egress(stateDir string) string { return filepath.Join(stateDir, Elector, "egress") }
 
 // Socket returns the path of the named daemon's socket.
 func Socket(stateDir, name string) string {

@@ -3,6 +3,7 @@ package schema
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/vipod/vipod/shared/ownership"
 )
@@ -51,6 +52,9 @@ type Settings struct {
 	MetricsAddress string `json:"metricsAddress"`
 	// LoopbackGlobalScope gives addresses on lo global instead of host scope.
 	LoopbackGlobalScope bool `json:"loopbackGlobalScope,omitempty"`
+	// InternalNetworks are the cluster's own: pods, and cluster IPs as far as
+	// they are known.
+	InternalNetworks []netip.Prefix `json:"internalNetworks,omitempty"`
 }
 
 // dayMillis bounds the settings that are times, so that no reader's
@@ -76,7 +80,7 @@ func (n *Node) Validate() error {
 	case n.Settings.AnnounceIntervalMillis < 1 || n.Settings.AnnounceIntervalMillis > dayMillis:
 		return fmt.Errorf("settings.announceIntervalMillis %d is not 1 to %d", n.Settings.AnnounceIntervalMillis, dayMillis)
 	}
-	return nil
+	return validatePrefixes("settings.internalNetworks", n.Settings.InternalNetworks)
 }
 
 // Grant says until when this node may claim its VIPs. It is the one document

@@ -40,6 +40,7 @@ func full() map[string]schema.Document {
 			Settings: schema.Settings{
 				InstanceName: "blue", Protocol: 248, LeaseDurationMillis: 5000, AnnounceIntervalMillis: 60000,
 				MetricsAddress: ":2112", LoopbackGlobalScope: true,
+				InternalNetworks: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/25"), netip.MustParsePrefix("2001:db8:0:2::/64")},
 			},
 		},
 		"grant": &schema.Grant{
@@ -61,6 +62,8 @@ func full() map[string]schema.Document {
 					Broadcast: true, Attempts: 3, Release: true, Declined: []netip.Addr{netip.MustParseAddr("198.51.100.8")},
 				},
 			}},
+			Firewall: &schema.Firewall{Ports: []schema.Port{{Protocol: schema.TCP, Port: 80}, {Protocol: schema.SCTP, Port: 132}}, Open: true},
+			Balance:  &schema.Balance{Port: 6443, Backends: []netip.AddrPort{netip.MustParseAddrPort("198.51.100.11:6443"), netip.MustParseAddrPort("[2001:db8::11]:6443")}},
 		},
 		"link": &schema.LinkStatus{
 			Meta: meta("vipod.link/1"), Key: "default.web", Observed: observed, Conditions: conditions,
@@ -69,6 +72,18 @@ func full() map[string]schema.Document {
 				Source: schema.SourceDHCP4, Interface: "vip-e5bd3f0e", IP: netip.MustParseAddr("198.51.100.7"), PrefixLength: 24,
 				Boot: "boot", ValidUntil: 3e9, RenewAt: 1e9, RebindAt: 2e9, Server: "198.51.100.1", ServerMAC: "02:00:00:00:00:01",
 			}},
+		},
+		"egress": &schema.Egress{
+			Meta: meta("vipod.egress/1"), Key: "default.web",
+			Pods:     []netip.Addr{netip.MustParseAddr("203.0.113.2"), netip.MustParseAddr("2001:db8:0:2:1::2")},
+			Internal: true, IPv6Only: true, Hold: "the pod network is not known",
+			Denied:  []netip.Prefix{netip.MustParsePrefix("198.51.100.0/25")},
+			Allowed: []netip.Prefix{netip.MustParsePrefix("2001:db8:8::/48")},
+			Ports:   []schema.Port{{Protocol: schema.UDP, Port: 53}},
+			Flush: &schema.Flush{
+				SourcePorts:      []schema.Port{{Protocol: schema.TCP, Port: 1024}},
+				DestinationPorts: []schema.Port{{Protocol: schema.TCP, Port: 443}},
+			},
 		},
 		"status": &schema.Status{
 			Meta: meta("vipod.status/1"), Key: schema.ControlPlaneKey, Observed: observed, Conditions: conditions,
@@ -96,6 +111,7 @@ func decoders() map[string]func([]byte) (schema.Document, error) {
 		"status": decoder[schema.Status],
 		"daemon": decoder[schema.Daemon],
 		"link":   decoder[schema.LinkStatus],
+		"egress": decoder[schema.Egress],
 	}
 }
 
@@ -107,6 +123,7 @@ func decoder[T any, P schema.Pointer[T]](data []byte) (schema.Document, error) {
 var byValue = cmp.Options{
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
 }
 
 func TestDocumentsStandInFilesAsGolden(t *testing.T) {
@@ -308,6 +325,7 @@ func FuzzDecodeVIP(f *testing.F)    { fuzz[schema.VIP](f, "vip") }
 func FuzzDecodeStatus(f *testing.F) { fuzz[schema.Status](f, "status") }
 func FuzzDecodeDaemon(f *testing.F) { fuzz[schema.Daemon](f, "daemon") }
 func FuzzDecodeLink(f *testing.F)   { fuzz[schema.LinkStatus](f, "link") }
+func FuzzDecodeEgress(f *testing.F) { fuzz[schema.Egress](f, "egress") }
 
 func TestEveryOwnedDocumentHasAType(t *testing.T) {
 	types := map[string]bool{}

@@ -38,6 +38,13 @@ const (
 	// ConditionUnlinked, by linkd: no frame leaves this node from a macvlan of
 	// the VIP, so that another node may use its hardware address.
 	ConditionUnlinked = "Unlinked"
+	// ConditionEgress, by egressd: the connections of the Service's pods on
+	// this node leave with the VIP as their source.
+	ConditionEgress = "Egress"
+	// ConditionFirewalled, by egressd: only the Service's ports are reached.
+	ConditionFirewalled = "Firewalled"
+	// ConditionBalanced, by egressd: connections are spread over backends.
+	ConditionBalanced = "Balanced"
 )
 
 // Status is a daemon's report about one VIP document.

@@ -109,6 +109,9 @@ type VIP struct {
 	// Links are those that linkd makes for the VIP, a parent before what is
 	// on top of it.
 	Links []LinkSpec `json:"links,omitempty"`
+	// Firewall and Balance are present where they are switched on.
+	Firewall *Firewall `json:"firewall,omitempty"`
+	Balance  *Balance  `json:"balance,omitempty"`
 }
 
 // SchemaName implements Document.
@@ -146,6 +149,14 @@ func (v *VIP) Validate() error {
 		if err := l.validate(); err != nil {
 			return fmt.Errorf("links[%d]: %w", i, err)
 		}
+	}
+	if v.Firewall != nil {
+		if err := v.Firewall.validate(); err != nil {
+			return err
+		}
+	}
+	if v.Balance != nil {
+		return v.Balance.validate()
 	}
 	return nil
 }

@@ -51,7 +51,11 @@ func New(t testing.TB) *Pod {
 	p.check(err)
 	p.check(os.Chmod(dir, 0o755))
 	for _, d := range ownership.Table() {
-		for _, sub := range []string{ownership.Dir(dir, d.Name), ownership.VIPs(dir, d.Name)} {
+		dirs := []string{ownership.Dir(dir, d.Name), ownership.VIPs(dir, d.Name)}
+		if d.Name == ownership.Elector {
+			dirs = append(dirs, ownership.Egress(dir))
+		}
+		for _, sub := range dirs {
 			p.check(os.Mkdir(sub, ownership.DirMode))
 			p.check(os.Chmod(sub, ownership.DirMode))
 			p.check(os.Chown(sub, d.UID, ownership.Group))

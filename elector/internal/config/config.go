@@ -55,6 +55,7 @@ type Config struct {
 
 	ControlPlane ControlPlane
 	Services     Services
+	Egress       Egress
 
 	// Notices are sentences about settings that were given and have no
 	// effect here, to be logged once at start.
@@ -112,9 +113,17 @@ type Services struct {
 	// CIDRs are the cluster's ranges of cluster IPs, as far as they are
 	// known: no VIP may lie in them.
 	CIDRs []netip.Prefix
+	// Firewall lets nothing but a Service's ports reach its VIP.
+	Firewall bool
 	// DisableUpdates keeps elector from writing status and annotations.
 	DisableUpdates bool
 	// IgnoreExcludeLabel lets nodes serve that have the label
 	// node.kubernetes.io/exclude-from-external-load-balancers.
 	IgnoreExcludeLabel bool
+}
+
+// Egress is the configuration of what leaves with a Service's VIP.
+type Egress struct {
+	// PodCIDRs are the networks of pods; none means those of the Nodes.
+	PodCIDRs []netip.Prefix
 }

@@ -64,7 +64,7 @@ func defaults() Config {
 	return Config{
 		NodeName:         "node-1.example",
 		MetricsAddress:   ":2112",
-		Components:       []string{"elector", "vipd", "linkd", "arpd", "metricsd"},
+		Components:       []string{"elector", "vipd", "linkd", "arpd", "egressd", "metricsd"},
 		Namespace:        "kube-system",
 		Subnet:           Subnet{IPv4: 32, IPv6: 128},
 		Protocol:         248,
@@ -218,7 +218,7 @@ func TestParseErrors(t *testing.T) {
 		{"two intervals", input{env: env("vip_arpRate", "3000", "vipod_announce_interval", "60")},
 			[]string{"vip_arpRate, vipod_announce_interval: both are given: want one of them"}},
 		{"unknown daemon", input{env: env("vipod_components", "vipd,bgpd")},
-			[]string{`vipod_components (environment): "vipd,bgpd" is not allowed: want names of daemons with commas between: elector, vipd, linkd, arpd, metricsd`}},
+			[]string{`vipod_components (environment): "vipd,bgpd" is not allowed: want names of daemons with commas between: elector, vipd, linkd, arpd, egressd, metricsd`}},
 		{"no such file", input{env: env("config_file", "/nowhere")},
 			[]string{"config_file: open /nowhere: file does not exist"}},
 		{"file that is no mapping", input{env: env("config_file", "/config.yaml"), file: "- a\n- b\n"},

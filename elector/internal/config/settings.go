@@ -49,7 +49,7 @@ var sections = []section{
 			"Serve the VIPs of Services of type LoadBalancer on this node."},
 		{"vip_arp", "", []string{"arp"}, "true", boolean(func(r *raw) *bool { return &r.arp }),
 			"Make VIPs known by ARP and NDP, the only mode of this build. kube-vip's default is false."},
-		{"vipod_components", "", []string{"components"}, "elector,vipd,linkd,arpd,metricsd", components(func(r *raw) *[]string { return &r.Components }),
+		{"vipod_components", "", []string{"components"}, "elector,vipd,linkd,arpd,egressd,metricsd", components(func(r *raw) *[]string { return &r.Components }),
 			"The daemons that are switched on for this node."},
 	}},
 	{"This node", []setting{
@@ -135,6 +135,7 @@ var sections = []section{
 			"Serve Services on nodes labelled node.kubernetes.io/exclude-from-external-load-balancers, as kube-vip does."},
 	}},
 	{"DHCP and names", dhcpSettings},
+	{"Egress and firewall", egress},
 	{"Accepted without effect", accepted},
 	{"Not in this build", unbuilt},
 }

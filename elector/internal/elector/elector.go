@@ -125,7 +125,7 @@ func newCluster(log *slog.Logger, cfg *config.Config, m *reconcile.Metrics, chan
 // asker returns the question by which a daemon's health is known.
 func asker(stateDir string) func(ctx context.Context, daemon string) error {
 	clients := map[string]*sock.Client{}
-	for _, name := range []string{ownership.Vipd, ownership.Linkd, ownership.Arpd} {
+	for _, name := range []string{ownership.Vipd, ownership.Linkd, ownership.Arpd, ownership.Egressd} {
 		clients[name] = sock.NewClient(stateDir, name)
 	}
 	return func(ctx context.Context, daemon string) error {

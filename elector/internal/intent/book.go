@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -27,8 +28,9 @@ type Book struct {
 	dir, vipsDir string
 	root, vips   *statefile.Writer
 	*Ledger
-	boot  string
-	node  schema.Observed
+	boot string
+	node schema.Observed
+	egress
 	grant map[schema.GrantName]int64
 }
 
@@ -39,6 +41,8 @@ type Previous struct {
 	Grant map[schema.GrantName]time.Duration
 	// VIPs are its documents by key.
 	VIPs map[string]schema.VIP
+	// Networks are the cluster's own as last known.
+	Networks []netip.Prefix
 	// Problems are the documents that could not be read. What they were about
 	// and for how long it may be claimed is not known then; those about VIPs
 	// were removed.
@@ -58,6 +62,9 @@ func Open(stateDir, bootID string, uid int) (*Book, Previous, error) {
 		return nil, Previous{}, err
 	}
 	if b.vips, err = statefile.NewWriter(b.vipsDir, instance); err != nil {
+		return nil, Previous{}, err
+	}
+	if err := b.openEgress(stateDir, instance); err != nil {
 		return nil, Previous{}, err
 	}
 	previous, err := b.read(uid)
@@ -92,6 +99,9 @@ func (b *Book) read(uid int) (Previous, error) {
 		if err := b.vips.Remove(name); err != nil {
 			return p, err
 		}
+	}
+	if node, err := statefile.Read[schema.Node](filepath.Join(b.dir, nodeName+".json"), uid); err == nil {
+		p.Networks = node.Settings.InternalNetworks // else they are learnt from the API
 	}
 	grant, err := statefile.Read[schema.Grant](filepath.Join(b.dir, grantName+".json"), uid)
 	switch {
@@ -168,7 +178,8 @@ func (b *Book) Put(doc *schema.VIP) (changed bool, err error) {
 func equal(a, b *schema.VIP) bool {
 	return a.UID == b.UID && a.Kind == b.Kind && a.State == b.State && a.Grant == b.Grant && a.Epoch == b.Epoch &&
 		slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Announce, b.Announce) &&
-		(len(a.Links) == 0 && len(b.Links) == 0 || reflect.DeepEqual(a.Links, b.Links))
+		(len(a.Links) == 0 && len(b.Links) == 0 || reflect.DeepEqual(a.Links, b.Links)) &&
+		reflect.DeepEqual(a.Firewall, b.Firewall) && reflect.DeepEqual(a.Balance, b.Balance)
 }
 
 // Drop removes a VIP's document.

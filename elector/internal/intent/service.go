@@ -160,7 +160,10 @@ func placed(addresses []schema.Address, before *schema.VIP) []schema.Address {
 func document(v plan.VIP, key string, state schema.State, grant schema.GrantName, epoch uint64, addresses []schema.Address) *schema.VIP {
 	addresses = slices.Clone(addresses)
 	slices.SortFunc(addresses, func(a, b schema.Address) int { return a.IP.Compare(b.IP) })
-	doc := &schema.VIP{Key: key, UID: v.UID, Kind: v.Kind, State: state, Grant: grant, Addresses: addresses}
+	doc := &schema.VIP{
+		Key: key, UID: v.UID, Kind: v.Kind, State: state, Grant: grant, Addresses: addresses,
+		Firewall: v.Firewall, Balance: v.Balance,
+	}
 	if epoch != 0 {
 		doc.Epoch = strconv.FormatUint(epoch, 10)
 	}

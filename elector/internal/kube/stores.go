@@ -27,7 +27,7 @@ func (c *Client) EndpointSlices(notify func(kind string)) *Store[*discoveryv1.En
 	return newStore(s, stripSlice, notify)
 }
 
-// Nodes returns the store of all Nodes: metadata and addresses.
+// Nodes returns the store of all Nodes: metadata, addresses and pod networks.
 func (c *Client) Nodes(notify func(kind string)) *Store[*corev1.Node] {
 	s := c.source(c.core, "nodes", func() runtime.Object { return &corev1.NodeList{} })
 	return newStore(s, stripNode, notify)
@@ -69,6 +69,6 @@ func stripSlice(s *discoveryv1.EndpointSlice) {
 
 func stripNode(n *corev1.Node) {
 	stripMeta(n)
-	n.Spec = corev1.NodeSpec{}
+	n.Spec = corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs}
 	n.Status = corev1.NodeStatus{Addresses: n.Status.Addresses}
 }

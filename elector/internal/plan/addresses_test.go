@@ -148,9 +148,9 @@ func TestAnnotationsThatCannotBeHonoured(t *testing.T) {
 		changes []func(*corev1.Service)
 		want    string
 	}{
-		{"egress", []func(*corev1.Service){note("kube-vip.io/egress", "true")}, served +
-			"refusal shop/web NotSupported: annotation kube-vip.io/egress has no effect in this build; the Service is served without it"},
-		{"egress that is off", []func(*corev1.Service){note("kube-vip.io/egress", "false")}, served},
+		{"UPnP", []func(*corev1.Service){note("kube-vip.io/forwardUPNP", "true")}, served +
+			"refusal shop/web NotSupported: annotation kube-vip.io/forwardUPNP has no effect in this build; the Service is served without it"},
+		{"UPnP that is off", []func(*corev1.Service){note("kube-vip.io/forwardUPNP", "false")}, served},
 		{"a VLAN", []func(*corev1.Service){note(annotationVLAN, "eth0.4095")},
 			`refusal shop/web InterfaceRefused: annotation kube-vip.io/serviceVLAN "eth0.4095" names VLAN 4095, which is not 1 to 4094; the Service gets no VIP`},
 		{"an interface that cannot be", []func(*corev1.Service){note(annotationInterface, "../eth0")},

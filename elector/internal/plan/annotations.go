@@ -25,8 +25,6 @@ const (
 // withoutEffect are annotations that ask for what this build does not have;
 // the Service is served without it.
 var withoutEffect = []string{
-	"kube-vip.io/egress",
-	"kube-vip.io/flush-conntrack",
 	"kube-vip.io/forwardUPNP",
 }
 

@@ -26,7 +26,7 @@ type name struct{ namespace, name string }
 func endpointsOf(services []*service, slices []*discoveryv1.EndpointSlice) map[name]*endpoints {
 	all := make(map[name]*endpoints, len(services))
 	for _, s := range services {
-		all[name{s.Namespace, s.Name}] = &endpoints{local: s.local()}
+		all[name{s.Namespace, s.Name}] = &endpoints{local: s.byEndpoints()}
 	}
 	for _, slice := range slices {
 		e := all[name{slice.Namespace, slice.Labels[discoveryv1.LabelServiceName]}]
@@ -78,13 +78,13 @@ func (e *endpoints) nodes() []string {
 func (p *planner) findCandidates(s *service, e *endpoints) {
 	s.candidates = p.included
 	switch {
-	case !e.any && (s.local() || !isTrue(s.Service, annotationEndpointless)):
+	case !e.any && (s.byEndpoints() || !isTrue(s.Service, annotationEndpointless)):
 		s.idle = "no endpoint of the Service serves on any node"
-	case s.local():
+	case s.byEndpoints():
 		nodes := e.nodes()
 		s.candidates = slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return p.excluded[n] })
 		if len(nodes) == 0 {
-			s.idle = "no endpoint that serves names its node, as externalTrafficPolicy Local needs"
+			s.idle = "no endpoint that serves names its node, as externalTrafficPolicy Local and egress need"
 		} else if len(s.candidates) == 0 {
 			s.idle = "every node with an endpoint that serves is excluded from external load balancers by its label"
 		}

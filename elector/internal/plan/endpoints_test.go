@@ -24,7 +24,7 @@ func TestEndpointsDecideWhoServes(t *testing.T) {
 
 	const (
 		none     = "no endpoint of the Service serves on any node"
-		nameless = "no endpoint that serves names its node, as externalTrafficPolicy Local needs"
+		nameless = "no endpoint that serves names its node, as externalTrafficPolicy Local and egress need"
 		notHere  = "no endpoint of the Service serves on node n1"
 	)
 	for _, test := range []struct {

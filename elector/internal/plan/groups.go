@@ -172,7 +172,7 @@ func (p *planner) serve(b *bundle) []VIP {
 	blocked := ""
 	for _, s := range b.members {
 		v := s.vip(placed)
-		v.Candidates = b.candidates
+		v.Candidates, v.Firewall = b.candidates, p.firewall(s)
 		v.Why = p.whyNot(s)
 		blocks := v.Why != ""
 		if v.Why == "" {
@@ -207,6 +207,9 @@ func (p *planner) serve(b *bundle) []VIP {
 // one.
 func (p *planner) whyNot(s *service) string {
 	node := p.in.Config.NodeName
+	if why := p.whyNoEgressd(s); why != "" {
+		return why
+	}
 	if s.candidates == nil {
 		return ""
 	}
@@ -216,7 +219,7 @@ func (p *planner) whyNot(s *service) string {
 	switch {
 	case p.excluded[node]:
 		return "node " + node + " is excluded from external load balancers by its label"
-	case s.local():
+	case s.byEndpoints():
 		return "no endpoint of the Service serves on node " + node
 	default:
 		return "node " + node + " is not among the Nodes of the API server"

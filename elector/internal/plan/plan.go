@@ -50,6 +50,7 @@ func Plan(in Input) Output {
 		served = append(served, s)
 	}
 	p.group(served)
+	p.egress(services)
 	p.out.ControlPlane = p.controlPlane()
 	p.sort()
 	return p.out
@@ -131,6 +132,7 @@ func (s *service) ports() []corev1.PortStatus {
 // of the input.
 func (p *planner) sort() {
 	slices.SortFunc(p.out.VIPs, func(a, b VIP) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(p.out.Egress, func(a, b *schema.Egress) int { return cmp.Compare(a.Key, b.Key) })
 	slices.SortStableFunc(p.out.Refusals, func(a, b Refusal) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})

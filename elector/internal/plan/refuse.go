@@ -18,6 +18,8 @@ const (
 	ReasonLeaseNameRefused = "LeaseNameRefused"
 	ReasonLinkRefused      = "LinkRefused"
 	ReasonNotSupported     = "NotSupported"
+	ReasonEgressRefused    = "EgressRefused"
+	ReasonEgressConflict   = "EgressConflict"
 )
 
 // refuse tells the Service's owner what is not done.

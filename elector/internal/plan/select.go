@@ -38,6 +38,10 @@ func (s *service) local() bool {
 	return s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
+// byEndpoints says whether only nodes with an endpoint can serve the Service:
+// by its policy, or since what its pods send has to leave where the VIP is.
+func (s *service) byEndpoints() bool { return s.local() || s.wantsEgress() }
+
 // selected returns the Services that are ours, the oldest first: what two of
 // them ask for belongs to the first.
 func selected(c *config.Config, all []*corev1.Service) []*service {

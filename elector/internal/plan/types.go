@@ -32,6 +32,8 @@ type Input struct {
 	Linked map[string]bool
 	// Leases are what DHCP servers lent to this node for VIPs, by key.
 	Leases map[string][]schema.Lease
+	// NoEgressd says why egressd cannot be relied on here, "" if it can.
+	NoEgressd string
 }
 
 // Node is what matters of a Node object.
@@ -43,6 +45,8 @@ type Node struct {
 	ControlPlane bool
 	// Addresses are the IP addresses of its status.
 	Addresses []netip.Addr
+	// PodCIDRs are the networks of its pods.
+	PodCIDRs []netip.Prefix
 }
 
 // Output is what the cluster asks of this node.
@@ -54,6 +58,10 @@ type Output struct {
 	Refusals []Refusal
 	// ControlPlane is nil where it is switched off.
 	ControlPlane *VIP
+	// Egress is what leaves this node with a Service's VIP, by key.
+	Egress []*schema.Egress
+	// Internal are the cluster's own networks.
+	Internal []netip.Prefix
 }
 
 // NoGroup is the Group of a VIP that is in none.
@@ -85,6 +93,9 @@ type VIP struct {
 	Group int
 	// Ports are the Service's, for its status.
 	Ports []corev1.PortStatus
+	// Firewall and Balance are for the document; nil where switched off.
+	Firewall *schema.Firewall
+	Balance  *schema.Balance
 }
 
 // Refusal is something a Service asks for and does not get. The Service keeps

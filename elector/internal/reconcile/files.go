@@ -16,6 +16,9 @@ import (
 func (r *Reconciler) writeFiles(now time.Duration) {
 	r.retryAt = 0
 	err := r.writeDocuments()
+	if err == nil && r.planned > 0 {
+		err = r.book.WriteEgress(r.out.Egress)
+	}
 	if err == nil {
 		err = r.writeGrant()
 	}
@@ -130,6 +133,7 @@ func (r *Reconciler) writeNode() error {
 			LeaseDurationMillis:    cfg.LeaseDuration.Milliseconds(),
 			AnnounceIntervalMillis: cfg.AnnounceInterval.Milliseconds(),
 			MetricsAddress:         cfg.MetricsAddress, LoopbackGlobalScope: cfg.LoopbackGlobalScope,
+			InternalNetworks: r.networks,
 		},
 	})
 	if err != nil {

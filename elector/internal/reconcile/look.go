@@ -26,6 +26,9 @@ type observe struct {
 	told      map[kube.Event]bool      // what still is so and was told
 	wishes    map[string]bool          // Services whose status is to be written
 	rivalled  map[string]time.Duration // standby documents that others answer for, and since when
+	failing   map[string]time.Duration // VIPs that egressd cannot serve, and since when
+	// egressdUntil is when egressd's gate must be looked at again.
+	egressdUntil time.Duration
 }
 
 func newObserve() observe {
@@ -116,6 +119,7 @@ func (r *Reconciler) transitions() {
 func (r *Reconciler) lookAtVIPs(now time.Duration, state map[kube.Event]bool) {
 	unserved := map[string]time.Duration{}
 	active, rivalled := map[string]string{}, map[string]time.Duration{}
+	failing := map[string]time.Duration{}
 	for i := range r.out.VIPs {
 		v := &r.out.VIPs[i]
 		doc := r.book.VIP(v.Key)
@@ -128,6 +132,7 @@ func (r *Reconciler) lookAtVIPs(now time.Duration, state map[kube.Event]bool) {
 		r.publishNothing(v, doc)
 		r.lookAtLinks(v, doc, state)
 		r.lookAtConflicts(now, v, doc, state, rivalled)
+		r.lookAtEgress(now, v, doc, state, failing)
 		if r.held(now, v) {
 			continue
 		}
@@ -153,7 +158,7 @@ func (r *Reconciler) lookAtVIPs(now time.Duration, state map[kube.Event]bool) {
 				fmt.Sprintf("node %s no longer serves %s", r.Config.NodeName, was)))
 		}
 	}
-	r.unserved, r.active, r.rivalled = unserved, active, rivalled
+	r.unserved, r.active, r.rivalled, r.failing = unserved, active, rivalled, failing
 }
 
 // held says whether some node owns the VIP.

@@ -27,13 +27,18 @@ type planner struct {
 	planned   uint64 // number of plans made
 	planDirty bool
 	planAfter time.Duration
-	well      bool // the local API server, as last planned with
+	well      bool           // the local API server, as last planned with
+	noEgressd string         // why egressd cannot be relied on, as last planned with
+	networks  []netip.Prefix // the cluster's own, as last known
 }
 
 // replan plans if something changed and everything is known.
 func (r *Reconciler) replan(now time.Duration) {
 	if well := r.locallyWell(); well != r.well {
 		r.well, r.planDirty = well, true
+	}
+	if why := r.whyNoEgressd(now); why != r.noEgressd {
+		r.noEgressd, r.planDirty = why, true
 	}
 	if !r.planDirty || now < r.planAfter || !r.listed || !r.API.Synced() {
 		return
@@ -43,7 +48,9 @@ func (r *Reconciler) replan(now time.Duration) {
 		Config: r.Config, Services: r.API.Services(), Slices: r.API.Slices(), Nodes: nodes(r.API.Nodes()),
 		Links: r.reports.vipdDaemon.Links, APIServers: r.apiServers(), Healthy: r.well,
 		Linkd: r.linkdWhy, Linked: r.linked(), Leases: leases(r.reports.links, r.BootID),
+		NoEgressd: r.noEgressd,
 	})
+	r.networks = r.out.Internal
 	r.planned++
 	r.byKey = make(map[string]*plan.VIP, len(r.out.VIPs))
 	for i := range r.out.VIPs {
@@ -97,6 +104,11 @@ func nodes(list []*corev1.Node) []plan.Node {
 		for _, a := range n.Status.Addresses {
 			if ip, err := netip.ParseAddr(a.Address); err == nil { // names are addresses, too
 				node.Addresses = append(node.Addresses, ip.Unmap())
+			}
+		}
+		for _, text := range n.Spec.PodCIDRs {
+			if p, err := netip.ParsePrefix(text); err == nil && !p.Addr().Is4In6() {
+				node.PodCIDRs = append(node.PodCIDRs, p.Masked())
 			}
 		}
 		out = append(out, node)

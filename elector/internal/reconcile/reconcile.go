@@ -34,6 +34,7 @@ type Reconciler struct {
 	linkd      *gate
 	linkdWhy   string // it cannot be relied on, "" if it can
 	linkdGone  bool
+	egressd    *gate
 	health     asked
 	files      *trigger.Trigger // another daemon's file may have changed
 	gates      *trigger.Trigger // a daemon or the local API server changed its answer
@@ -87,10 +88,11 @@ func New(opts Options) (*Reconciler, error) {
 	}
 	r.vipd, r.arpd = newGates(timing.Duration, timing.Renew)
 	r.linkd = &gate{daemon: ownership.Linkd, patience: timing.Duration}
+	r.egressd = &gate{daemon: ownership.Egressd, patience: timing.Duration}
 	if cfg.ControlPlane.Enabled {
 		r.lock = claim.NewLock(cfg.NodeName, timing)
 	}
-	r.planDirty = true
+	r.planDirty, r.networks = true, previous.Networks
 	r.resume(bootclock.Now(), previous)
 	return r, r.writeNode()
 }
@@ -114,12 +116,14 @@ func (r *Reconciler) resume(now time.Duration, previous intent.Previous) {
 		r.machine.Resume(now, held, valid)
 		r.vipd.trust(now)
 		r.arpd.trust(now)
+		r.egressd.trust(now)
 	}
 	if valid := previous.Grant[schema.GrantControlPlane]; r.lock != nil && lock.Phase != claim.Idle && now < valid {
 		r.lock.Resume(now, lock, valid)
 		r.health.last.Store(int64(now))
 		r.vipd.trust(now)
 		r.arpd.trust(now)
+		r.egressd.trust(now)
 	}
 }
 
@@ -133,7 +137,8 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 		failed <- daemon.RunTasks(work, r.Log, daemon.Resync(resync), daemon.Watch(r.Log, "watch of reports", r.files.Fire,
 			ownership.Dir(r.StateDir, ownership.Vipd), ownership.VIPs(r.StateDir, ownership.Vipd),
 			ownership.Dir(r.StateDir, ownership.Arpd), ownership.VIPs(r.StateDir, ownership.Arpd),
-			ownership.Dir(r.StateDir, ownership.Linkd), ownership.Links(r.StateDir)))
+			ownership.Dir(r.StateDir, ownership.Linkd), ownership.Links(r.StateDir),
+			ownership.Dir(r.StateDir, ownership.Egressd), ownership.VIPs(r.StateDir, ownership.Egressd)))
 	}()
 	r.followGates(work)
 	go r.status.run(work)
@@ -180,7 +185,7 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 
 func (r *Reconciler) followGates(ctx context.Context) {
 	every := r.Config.RetryPeriod / 2
-	for _, g := range []*gate{r.vipd, r.arpd, r.linkd} {
+	for _, g := range r.gatesOfDaemons() {
 		ask := func(ctx context.Context) error { return r.Ask(ctx, g.daemon) }
 		go g.answer.follow(ctx, every, max(every, 250*time.Millisecond), ask, r.gates)
 	}
@@ -196,7 +201,7 @@ func (r *Reconciler) followGates(ctx context.Context) {
 // deadline is when there must be another pass at the latest.
 func (r *Reconciler) deadline() time.Duration {
 	now := bootclock.Now()
-	d := min(r.machine.Deadline(now), r.gateUntil, r.observe.next)
+	d := min(r.machine.Deadline(now), r.gateUntil, r.egressdUntil, r.observe.next)
 	if r.lock != nil {
 		d = min(d, r.lock.Deadline(now))
 	}

@@ -26,8 +26,11 @@ type reports struct {
 	vipdDaemon schema.Daemon
 	arpdDaemon schema.Daemon
 	// linkdDaemon is linkd's report about itself, links its reports about VIPs.
-	linkdDaemon schema.Daemon
-	complained  map[string]string
+	linkdDaemon   schema.Daemon
+	egressdSet    *statefile.Set[schema.Status, *schema.Status]
+	egressd       map[string]schema.Status
+	egressdDaemon schema.Daemon
+	complained    map[string]string
 }
 
 func newReports(stateDir string, uid func(string) int) *reports {
@@ -36,6 +39,7 @@ func newReports(stateDir string, uid func(string) int) *reports {
 		vipdSet:    statefile.NewSet[schema.Status](ownership.VIPs(stateDir, ownership.Vipd), uid(ownership.Vipd)),
 		arpdSet:    statefile.NewSet[schema.Status](ownership.VIPs(stateDir, ownership.Arpd), uid(ownership.Arpd)),
 		linkSet:    statefile.NewSet[schema.LinkStatus](ownership.Links(stateDir), uid(ownership.Linkd)),
+		egressdSet: statefile.NewSet[schema.Status](ownership.VIPs(stateDir, ownership.Egressd), uid(ownership.Egressd)),
 		complained: map[string]string{},
 	}
 }
@@ -49,6 +53,8 @@ func (r *reports) read(log *slog.Logger) (links bool) {
 	leased := r.links
 	r.links = statuses(r, log, r.linkSet, ownership.Linkd, "links")
 	r.daemon(log, ownership.Linkd, &r.linkdDaemon)
+	r.egressd = statuses(r, log, r.egressdSet, ownership.Egressd, "vips")
+	r.daemon(log, ownership.Egressd, &r.egressdDaemon)
 	before := r.vipdDaemon.Links
 	r.daemon(log, ownership.Vipd, &r.vipdDaemon)
 	r.daemon(log, ownership.Arpd, &r.arpdDaemon)

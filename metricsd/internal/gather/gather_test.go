@@ -168,7 +168,7 @@ func TestNetnsASocketOfAnotherUserIsNotBelieved(t *testing.T) {
 func TestNetnsAComponentThatIsSwitchedOffIsNotAsked(t *testing.T) {
 	p := statetest.New(t)
 	node := p.Node(listen(""))
-	node.Components = []string{ownership.Elector, ownership.Vipd}
+	node.Components = slices.DeleteFunc(node.Components, func(name string) bool { return name == ownership.Arpd })
 	p.Write(ownership.Elector, "node", node)
 	g := newGatherer(p)
 	if got := page(t, g); strings.Contains(got, `vipod_component_up{component="arpd"}`) {
@@ -230,6 +230,7 @@ func TestNetnsABrokenComponentIsLoggedOnceUntilItChanges(t *testing.T) {
 	p.WriteNode(node)
 	p.Serve(ownership.Elector, daemon(""))
 	p.Serve(ownership.Vipd, daemon(""))
+	p.Serve(ownership.Egressd, daemon(""))
 	p.Serve(ownership.Arpd, daemon("vipod_component_up 1\n"))
 	g := newGatherer(p)
 	var log bytes.Buffer

@@ -1,0 +1,160 @@
+package kerneltest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/vipod/vipod/egressd/internal/kernel"
+	"github.com/vipod/vipod/egressd/internal/plan"
+)
+
+// Run holds a kernel to what the plan's model says of it.
+func Run(t *testing.T, open func(t *testing.T) kernel.Kernel) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			k := open(t)
+			want := plan.Actual{}
+			for _, batch := range c.batches {
+				want = plan.Apply(want, batch...)
+				if err := k.Do(batch); err != nil {
+					t.Fatalf("%v: %v", batch, err)
+				}
+				have, err := k.Observe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(trim(want), trim(have), cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("after %v (-model +kernel):\n%s", batch, diff)
+				}
+			}
+		})
+	}
+	t.Run("a transaction that fails changes nothing", func(t *testing.T) { allOrNone(t, open(t)) })
+}
+
+// trim leaves out empty sets, which a model may have or not.
+func trim(a plan.Actual) plan.Actual {
+	tables := plan.Tables{}
+	for kind, table := range a.Tables {
+		tables[kind] = plan.Table{}
+		for set, elements := range table {
+			if len(elements) > 0 {
+				tables[kind][set] = elements
+			}
+		}
+	}
+	return plan.Actual{Tables: tables, Damaged: a.Damaged}
+}
+
+func add(kind plan.Kind, set, key, value string) plan.Op {
+	return plan.AddElement{Element: plan.Element{Kind: kind, Set: set, Key: key, Value: value}}
+}
+
+func del(set, key, value string) plan.Op {
+	return plan.DelElement{Element: plan.Element{Kind: plan.Egress, Set: set, Key: key, Value: value}}
+}
+
+// egress is a table with something in every set.
+var egress = []plan.Op{
+	plan.AddTable{Kind: plan.Egress},
+	add(plan.Egress, "pods4", "203.0.113.2", ""), add(plan.Egress, "pods6", "2001:db8:0:2:1::2", ""),
+	add(plan.Egress, "vips4", "203.0.113.2", "198.51.100.200"), add(plan.Egress, "vips6", "2001:db8:0:2:1::2", "2001:db8::200"),
+	add(plan.Egress, "held4", "203.0.113.3", ""), add(plan.Egress, "held6", "2001:db8:0:2:1::3", ""),
+	add(plan.Egress, "internal4", "203.0.113.0/25", ""), add(plan.Egress, "internal4", "203.0.113.128/25", ""),
+	add(plan.Egress, "internal4", "198.51.100.0/24", ""), add(plan.Egress, "internal4", "255.255.255.0/24", ""),
+	add(plan.Egress, "internal6", "2001:db8:0:2::/64", ""), add(plan.Egress, "internal6", "::1/128", ""),
+	add(plan.Egress, "denied4", "203.0.113.2 . 203.0.113.0/24", ""), add(plan.Egress, "denied4", "203.0.113.3 . 0.0.0.0/0", ""),
+	add(plan.Egress, "denied6", "2001:db8:0:2:1::2 . 2001:db8:0:2::/64", ""),
+	add(plan.Egress, "allowed4", "203.0.113.2 . 198.51.100.9/32", ""), add(plan.Egress, "allowed6", "2001:db8:0:2:1::2 . ::/0", ""),
+	add(plan.Egress, "everywhere4", "203.0.113.2", ""), add(plan.Egress, "limited6", "2001:db8:0:2:1::2", ""),
+	add(plan.Egress, "ported4", "203.0.113.2", ""),
+	add(plan.Egress, "ports4", "203.0.113.2 . tcp . 443", ""), add(plan.Egress, "ports6", "2001:db8:0:2:1::2 . sctp . 65535", ""),
+}
+
+var firewall = []plan.Op{
+	plan.AddTable{Kind: plan.Firewall},
+	add(plan.Firewall, "guarded4", "198.51.100.200", ""), add(plan.Firewall, "guarded6", "2001:db8::200", ""),
+	add(plan.Firewall, "open4", "198.51.100.200 . tcp . 80", ""), add(plan.Firewall, "open6", "2001:db8::200 . udp . 53", ""),
+}
+
+var balance = []plan.Op{
+	plan.AddTable{Kind: plan.Balance},
+	add(plan.Balance, "frontends4", "198.51.100.250 . 6443", ""), add(plan.Balance, "frontends6", "2001:db8::250 . 6443", ""),
+	add(plan.Balance, "slots4", "0", "198.51.100.11 . 6443"), add(plan.Balance, "slots6", "127", "2001:db8::11 . 6443"),
+}
+
+func all(lists ...[]plan.Op) (ops []plan.Op) {
+	for _, l := range lists {
+		ops = append(ops, l...)
+	}
+	return ops
+}
+
+var cases = []struct {
+	name    string
+	batches [][]plan.Op
+}{
+	{"tables come whole and go whole", [][]plan.Op{
+		all(egress, firewall, balance),
+		{plan.DelTable{Kind: plan.Egress}, plan.DelTable{Kind: plan.Balance}},
+		{plan.DelTable{Kind: plan.Egress}, plan.DelTable{Kind: plan.Firewall}},
+	}},
+	{"a table that is there is made anew without elements", [][]plan.Op{egress, {plan.AddTable{Kind: plan.Egress}}}},
+	{"adding again changes nothing", [][]plan.Op{egress, egress[1:]}},
+	{"elements go and values change", [][]plan.Op{egress, {
+		del("pods6", "2001:db8:0:2:1::2", ""),
+		del("internal4", "203.0.113.0/25", ""), del("internal4", "255.255.255.0/24", ""),
+		del("ports4", "203.0.113.2 . tcp . 443", ""),
+		del("vips4", "203.0.113.2", "198.51.100.200"), add(plan.Egress, "vips4", "203.0.113.2", "198.51.100.201"),
+	}}},
+	{"a network makes room for one that lies in it", [][]plan.Op{egress, {
+		del("denied4", "203.0.113.2 . 203.0.113.0/24", ""),
+		add(plan.Egress, "denied4", "203.0.113.2 . 203.0.113.128/26", ""),
+		add(plan.Egress, "denied4", "203.0.113.2 . 203.0.113.192/26", ""),
+	}, {
+		del("denied4", "203.0.113.2 . 203.0.113.128/26", ""),
+		del("denied4", "203.0.113.2 . 203.0.113.192/26", ""),
+		add(plan.Egress, "denied4", "203.0.113.2 . 203.0.112.0/23", ""),
+	}}},
+	{"thousands of elements fit into one transaction", [][]plan.Op{many(3000)}},
+}
+
+func many(n int) []plan.Op {
+	ops := []plan.Op{plan.AddTable{Kind: plan.Egress}}
+	for i := range n {
+		ops = append(ops, add(plan.Egress, "vips6", fmt.Sprintf("2001:db8:0:2::%x", i+1), fmt.Sprintf("2001:db8::%x", i+1)))
+	}
+	return ops
+}
+
+func allOrNone(t *testing.T, k kernel.Kernel) {
+	if err := k.Do(egress); err != nil {
+		t.Fatal(err)
+	}
+	before, err := k.Observe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []plan.Op{
+		del("pods4", "203.0.113.9", ""),
+		add(plan.Egress, "vips4", "203.0.113.2", "198.51.100.201"), // which has another value
+		add(plan.Firewall, "guarded4", "198.51.100.1", ""),
+	} {
+		if err := k.Do([]plan.Op{add(plan.Egress, "pods4", "203.0.113.3", ""), bad}); err == nil {
+			t.Errorf("no error for %q", bad)
+		}
+		after, err := k.Observe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(trim(before), trim(after), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("after a transaction with %q (-before +after):\n%s", bad, diff)
+		}
+	}
+	if err := k.Do([]plan.Op{add(plan.Egress, "pods4", "203.0.113.3", "")}); err != nil {
+		t.Errorf("after an error: %v", err)
+	}
+}

@@ -1,0 +1,16 @@
+// Command egressd lets pods leave with their Service's VIP, guards VIPs'
+// ports, and spreads the control plane's connections.
+package main
+
+import (
+	"os"
+
+	"github.com/vipod/vipod/egressd/internal/egressd"
+	"github.com/vipod/vipod/shared/daemon"
+	"github.com/vipod/vipod/shared/ownership"
+)
+
+func main() {
+	p := daemon.Program{Name: ownership.Egressd, Run: egressd.Run, Status: egressd.PrintStatus}
+	os.Exit(p.Main(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+}

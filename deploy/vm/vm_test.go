@@ -45,7 +45,7 @@ func pass(t *testing.T, dir string, modules []string, tests ...string) {
 	code, err := Run(t.Context(), k, Test{
 		Package: dir, Modules: modules, Timeout: 10 * time.Minute,
 		Args: []string{"-test.v", "-test.run=^(" + strings.Join(tests, "|") + ")$"},
-		Env:  []string{"VIPOD_REQUIRE_NETNS=1"},
+		Env:  []string{"VIPOD_REQUIRE_NETNS=1", "VIPOD_REQUIRE_VLAN=1"},
 	}, &out)
 	t.Logf("on kernel %s:\n%s", k.Version, out.String())
 	if err != nil || code != 0 {

@@ -37,6 +37,10 @@ type machine interface {
 // Port is where a client's link is now.
 type Port struct {
 	Index int
+	// Parent is the index of the link that it is on top of. The kernel answers
+	// ARP requests for an address on any of its links, so that a server's
+	// unicast answer may arrive there.
+	Parent int
 	// LinkLocal is the link's own address of IPv6.
 	LinkLocal netip.Addr
 }
@@ -70,6 +74,8 @@ type Client struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
 	socket  *wire.Socket
+	// aside is the socket on the parent, which only listens.
+	aside   *wire.Socket
 	heard   chan heard
 	failing bool
 
@@ -252,12 +258,23 @@ func (c *Client) open() {
 	}
 	c.socket = s
 	go c.listen(s)
+	if !c.Is4 || c.Port.Parent == 0 {
+		return
+	}
+	if c.aside, err = wire.Open(c.Port.Parent, c.Is4, c.MAC); err != nil {
+		c.aside = nil
+		c.Log.Warn("cannot listen on the parent link", "err", err)
+		return
+	}
+	go c.listen(c.aside)
 }
 
 func (c *Client) close() {
-	if c.socket != nil {
-		_ = c.socket.Close() // nothing is buffered in it
-		c.socket = nil
+	for _, s := range []**wire.Socket{&c.socket, &c.aside} {
+		if *s != nil {
+			_ = (*s).Close() // nothing is buffered in it
+			*s = nil
+		}
 	}
 }
 

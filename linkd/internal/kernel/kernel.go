@@ -123,7 +123,7 @@ func (k Linux) add(o plan.Add) error {
 			return err
 		}
 	}
-	if err := k.sweep(o.Temp); err != nil {
+	if err := k.sweep(o); err != nil {
 		return err
 	}
 	parent, err := netlink.LinkByName(o.Parent)
@@ -149,14 +149,16 @@ func (k Linux) add(o plan.Add) error {
 }
 
 // sweep removes what a process that died left under the name.
-func (Linux) sweep(temp string) error {
-	left, err := netlink.LinkByName(temp)
+func (Linux) sweep(o plan.Add) error {
+	left, err := netlink.LinkByName(o.Temp)
 	var missing netlink.LinkNotFoundError
 	switch {
 	case errors.As(err, &missing):
 		return nil
 	case err != nil:
-		return fmt.Errorf("looking for %s: %w", temp, err)
+		return fmt.Errorf("looking for %s: %w", o.Temp, err)
+	case !o.MayRemove(left.Attrs().Alias):
+		return nil // the name is taken, and the kernel will say so
 	}
 	return remove(left.Attrs().Index)
 }

@@ -87,6 +87,8 @@ const (
 	MaxRetry = time.Minute
 	// LeastRenewal is the least wait between two attempts to prolong a lease.
 	LeastRenewal = time.Second
+	// MostRenewal is the longest, so that a server that returns is found soon.
+	MostRenewal = time.Minute
 	// Declined is the wait after an address turned out to be taken (RFC 2131,
 	// 3.1.5).
 	Declined = 10 * time.Second
@@ -103,5 +105,7 @@ func (c Config) Backoff(failures int) time.Duration {
 }
 
 // Prolong is the wait for an answer while a lease lasts until end: half of
-// what is left (RFC 2131, 4.4.5).
-func Prolong(now, end time.Duration) time.Duration { return max((end-now)/2, LeastRenewal) }
+// what is left (RFC 2131, 4.4.5), within bounds.
+func Prolong(now, end time.Duration) time.Duration {
+	return min(max((end-now)/2, LeastRenewal), MostRenewal)
+}

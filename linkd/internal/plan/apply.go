@@ -29,6 +29,11 @@ func apply(links []Link, op Op) []Link {
 		if o.Replaces != 0 {
 			links = remove(links, o.Replaces)
 		}
+		for _, l := range links {
+			if l.Name == o.Temp && o.MayRemove(l.Alias) {
+				links = remove(links, l.Index) // what a process that died left
+			}
+		}
 		return add(links, o)
 	case HandOver:
 		return change(o.Index, func(l *Link) { l.Alias = o.Alias })

@@ -1,6 +1,9 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Op is one change of one link of ours. It prints as the command by which an
 // operator would make it.
@@ -59,6 +62,12 @@ type (
 		Value int
 	}
 )
+
+// MayRemove says whether a link of the temporary name is one that a process
+// left half made, by its alias.
+func (o Add) MayRemove(alias string) bool {
+	return alias == "" || strings.HasPrefix(alias, o.Alias[:strings.LastIndexByte(o.Alias, ':')+1])
+}
 
 // Of implements Op.
 func (o Add) Of() string { return o.Name }

@@ -116,7 +116,7 @@ func (r *Reconciler) startClients() {
 		if v.Why != "" || err != nil || len(mac) != 6 {
 			continue
 		}
-		port := client.Port{Index: v.Index, LinkLocal: r.state.LinkLocal[v.Index]}
+		port := client.Port{Index: v.Index, Parent: v.ParentIndex, LinkLocal: r.state.LinkLocal[v.Index]}
 		for _, is4 := range []bool{true, false} {
 			key := clientKey{link, is4}
 			if !r.wanted(key) || !is4 && !port.LinkLocal.IsValid() {

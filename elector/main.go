@@ -12,6 +12,9 @@ import (
 
 func main() {
 	e := elector.Elector{LookupEnv: os.LookupEnv, Stderr: os.Stderr}
-	p := daemon.Program{Name: ownership.Elector, Flags: e.Flags, Run: e.Run, Check: e.Check, Status: e.Status}
+	p := daemon.Program{
+		Name: ownership.Elector, Flags: e.Flags, Run: e.Run, Check: e.Check, Status: e.Status,
+		GCPercent: 50, // its heap grows with the number of Services
+	}
 	os.Exit(p.Main(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }

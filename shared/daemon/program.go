@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -42,7 +44,15 @@ type Program struct {
 	Check func(env *Env) error
 	// Status prints the /status answer for a person.
 	Status func(out io.Writer, answer []byte) error
+	// GCPercent is how much the heap may grow between two collections, in
+	// percent, 25 if zero. The environment variable GOGC wins.
+	GCPercent int
 }
+
+// gcPercent is little because a daemon's live heap is less than 1 MiB: with
+// Go's own value of 100 it is collected at 4 MiB, which costs each of the
+// pod's daemons 3 MiB, and collections of such a heap cost nothing.
+const gcPercent = 25
 
 // ExitUsage is the exit code for a command line that makes no sense.
 const ExitUsage = 2
@@ -51,6 +61,9 @@ var errUsage = errors.New("usage")
 
 // Main runs the subcommand that args name and returns the exit code.
 func (p *Program) Main(args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	if getenv("GOGC") == "" {
+		debug.SetGCPercent(cmp.Or(p.GCPercent, gcPercent))
+	}
 	err := p.command(args, getenv, stdout, stderr)
 	switch {
 	case errors.Is(err, errUsage):

@@ -36,7 +36,7 @@ endif
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-DAEMONS := elector vipd linkd arpd egressd metricsd
+DAEMONS := elector vipd linkd arpd bgpd egressd metricsd
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files go.mod '**/go.mod'))
 # The API server's module is only linked: its tests are other people's.
 OURS    := $(filter-out deploy/lab/cluster,$(MODULES))
@@ -48,7 +48,7 @@ BUILD := go build -trimpath \
 # Debian packages of the tests and the demo, the C compiler for -race included.
 PACKAGES := gcc libc6-dev iproute2 procps kmod curl libcap2-bin nftables conntrack \
 	tcpdump iputils-arping iputils-ping ndisc6 qemu-system-x86 busybox-static cpio \
-	dnsmasq-base
+	dnsmasq-base bird2 frr
 
 # $(call slowly,what,how long,command) says what takes long, and that it goes on.
 define slowly

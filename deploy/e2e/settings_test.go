@@ -61,7 +61,8 @@ func TestE2EWrongSettingsAreRefusedByName(t *testing.T) {
 		{"svc_enable=true vip_routingprotocol=3", "", []string{"vip_routingprotocol", "4 to 255"}},
 		{"svc_enable=true vip_routingprotocol=256", "", []string{"vip_routingprotocol", "4 to 255"}},
 		{"svc_enable=true vip_leaseduration=0", "", []string{"vip_leaseduration", "2s"}},
-		{"svc_enable=true bgp_enable=true", "", []string{"bgp_enable", "BGP"}},
+		{"svc_enable=true bgp_enable=true", "", []string{"bgp_peers", "missing"}},
+		{"svc_enable=true bgp_enable=true bgp_peers=198.51.100.9:65001:hunter2:perhaps", "", []string{"bgp_peers", "multihop"}},
 		{"cp_enable=true", "", []string{"address", "missing"}},
 		{"config_file=" + file, "", []string{"wrong.yaml", "line 2", "vip_interfaze", "vip_interface"}},
 		// A flag wins over the environment: what is wrong there does not count.

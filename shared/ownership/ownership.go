@@ -29,6 +29,7 @@ const (
 	Vipd     = "vipd"
 	Linkd    = "linkd"
 	Arpd     = "arpd"
+	Bgpd     = "bgpd"
 	Egressd  = "egressd"
 	Metricsd = "metricsd"
 )
@@ -82,7 +83,7 @@ var table = []Daemon{
 			{Path: "vips/*.json", Schema: SchemaVIP},
 			{Path: "egress/*.json", Schema: SchemaEgress},
 		},
-		Reads: []string{Vipd, Linkd, Arpd, Egressd},
+		Reads: []string{Vipd, Linkd, Arpd, Bgpd, Egressd},
 	},
 	{
 		Name: Vipd, UID: 65502, Capabilities: []string{"NET_ADMIN"},
@@ -109,6 +110,14 @@ var table = []Daemon{
 		Reads: []string{Elector},
 	},
 	{
+		Name: Bgpd, UID: 65505,
+		Documents: []Document{
+			{Path: "daemon.json", Schema: SchemaDaemon},
+			{Path: "vips/*.json", Schema: SchemaStatus},
+		},
+		Reads: []string{Elector},
+	},
+	{
 		Name: Egressd, UID: 65506, Capabilities: []string{"NET_ADMIN"},
 		Documents: []Document{
 			{Path: "daemon.json", Schema: SchemaDaemon},
@@ -121,7 +130,7 @@ var table = []Daemon{
 		Documents: []Document{
 			{Path: "daemon.json", Schema: SchemaDaemon},
 		},
-		Reads: []string{Elector, Vipd, Linkd, Arpd, Egressd},
+		Reads: []string{Elector, Vipd, Linkd, Arpd, Bgpd, Egressd},
 	},
 }
 

@@ -55,6 +55,10 @@ type Settings struct {
 	// InternalNetworks are the cluster's own: pods, and cluster IPs as far as
 	// they are known.
 	InternalNetworks []netip.Prefix `json:"internalNetworks,omitempty"`
+	// RoutingTable is the table of routing-table mode, 0 for none.
+	RoutingTable uint32 `json:"routingTable,omitempty"`
+	// BGP is nil where there is no BGP.
+	BGP *BGP `json:"bgp,omitempty"`
 }
 
 // dayMillis bounds the settings that are times, so that no reader's
@@ -79,6 +83,11 @@ func (n *Node) Validate() error {
 		return fmt.Errorf("settings.leaseDurationMillis %d is not 1 to %d", n.Settings.LeaseDurationMillis, dayMillis)
 	case n.Settings.AnnounceIntervalMillis < 1 || n.Settings.AnnounceIntervalMillis > dayMillis:
 		return fmt.Errorf("settings.announceIntervalMillis %d is not 1 to %d", n.Settings.AnnounceIntervalMillis, dayMillis)
+	}
+	if n.Settings.BGP != nil {
+		if err := n.Settings.BGP.validate(); err != nil {
+			return fmt.Errorf("settings.bgp: %w", err)
+		}
 	}
 	return validatePrefixes("settings.internalNetworks", n.Settings.InternalNetworks)
 }

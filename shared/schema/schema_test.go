@@ -39,8 +39,9 @@ func full() map[string]schema.Document {
 			Components: []string{"elector", "vipd"},
 			Settings: schema.Settings{
 				InstanceName: "blue", Protocol: 248, LeaseDurationMillis: 5000, AnnounceIntervalMillis: 60000,
-				MetricsAddress: ":2112", LoopbackGlobalScope: true,
 				InternalNetworks: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/25"), netip.MustParsePrefix("2001:db8:0:2::/64")},
+				MetricsAddress:   ":2112", LoopbackGlobalScope: true, RoutingTable: 198,
+				BGP: &schema.BGP{AS: 65000, RouterID: netip.MustParseAddr("198.51.100.1"), Peers: []schema.BGPPeer{fullPeer()}},
 			},
 		},
 		"grant": &schema.Grant{
@@ -55,6 +56,11 @@ func full() map[string]schema.Document {
 				{IP: netip.MustParseAddr("2001:db8::7"), PrefixLength: 128, Interface: "eth0", Source: schema.SourceStatic},
 			},
 			Announce: []schema.Announce{schema.AnnounceARP, schema.AnnounceNDP},
+			BGP: &schema.PathAttributes{
+				Communities: []schema.Community{65000<<16 | 100}, LargeCommunities: []schema.LargeCommunity{{65000, 1, 2}},
+				LocalPref: number(200), MED: number(10),
+			},
+			Route: &schema.Route{Type: 1, Interface: "eth0"},
 			Links: []schema.LinkSpec{{
 				Kind: schema.LinkMacvlan, Name: "vip-e5bd3f0e", Parent: "eth0.200", VLAN: 200, MAC: "02:00:00:00:00:03", RPFilter: 2,
 				DHCP: &schema.DHCPSpec{
@@ -99,6 +105,19 @@ func full() map[string]schema.Document {
 				DefaultIPv4: true, DefaultIPv6: true,
 			}},
 		},
+	}
+}
+
+func number(n uint32) *uint32 { return &n }
+
+func fullPeer() schema.BGPPeer {
+	return schema.BGPPeer{
+		Name: "tor-1", Address: netip.MustParseAddr("fe80::1"), Interface: "eth0", AS: 65001, Port: 179,
+		SourceAddress: netip.MustParseAddr("198.51.100.1"), SourceInterface: "eth0", TTL: 255, MinTTL: 255,
+		HoldSeconds: 30, KeepaliveSeconds: 10, RetrySeconds: 5, RestartSeconds: 120, IPv4: true, IPv6: true,
+		NextHop4: netip.MustParseAddr("198.51.100.1"), NextHop6: netip.MustParseAddr("2001:db8::1"),
+		Communities: []schema.Community{schema.GracefulShutdown}, LargeCommunities: []schema.LargeCommunity{{1, 2, 3}},
+		LocalPref: number(100), Password: true, BFD: &schema.BFD{TransmitMillis: 50, ReceiveMillis: 50, Multiplier: 3},
 	}
 }
 

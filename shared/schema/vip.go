@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/vipod/vipod/shared/ownership"
@@ -84,8 +85,10 @@ func (s Source) Leased() bool { return s == SourceDHCP4 || s == SourceDHCP6 }
 type Address struct {
 	IP           netip.Addr `json:"ip"`
 	PrefixLength int        `json:"prefixLength"`
-	Interface    string     `json:"interface"`
-	Source       Source     `json:"source"`
+	// Interface is empty for an address that no link gets: it is announced,
+	// and what arrives for it is passed on, not received.
+	Interface string `json:"interface,omitempty"`
+	Source    Source `json:"source"`
 }
 
 // Prefix returns the address with its prefix length.
@@ -112,7 +115,13 @@ type VIP struct {
 	// Firewall and Balance are present where they are switched on.
 	Firewall *Firewall `json:"firewall,omitempty"`
 	Balance  *Balance  `json:"balance,omitempty"`
+	// BGP and Route say more about those protocols of announcement.
+	BGP   *PathAttributes `json:"bgp,omitempty"`
+	Route *Route          `json:"route,omitempty"`
 }
+
+// Announces says whether the VIP is made known by the protocol.
+func (v *VIP) Announces(a Announce) bool { return slices.Contains(v.Announce, a) }
 
 // SchemaName implements Document.
 func (*VIP) SchemaName() string { return ownership.SchemaVIP }
@@ -144,6 +153,14 @@ func (v *VIP) Validate() error {
 		if err := a.validate(); err != nil {
 			return fmt.Errorf("addresses[%d]: %w", i, err)
 		}
+		if a.Interface == "" && (v.Announces(AnnounceARP) || v.Announces(AnnounceNDP)) {
+			return fmt.Errorf("addresses[%d]: interface is missing", i)
+		}
+	}
+	if v.Route != nil {
+		if err := v.Route.validate(); err != nil {
+			return fmt.Errorf("route: %w", err)
+		}
 	}
 	for i, l := range v.Links {
 		if err := l.validate(); err != nil {
@@ -164,6 +181,9 @@ func (v *VIP) Validate() error {
 // broadcast is the limited broadcast address, RFC 919.
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
+// Placed says whether the address belongs on an interface.
+func (a Address) Placed() bool { return a.Interface != "" }
+
 func (a Address) validate() error {
 	switch {
 	case !a.IP.IsValid():
@@ -174,6 +194,9 @@ func (a Address) validate() error {
 		return fmt.Errorf("ip %s is unspecified, multicast, broadcast or loopback", a.IP)
 	case a.PrefixLength < 1 || a.PrefixLength > a.IP.BitLen():
 		return fmt.Errorf("prefixLength %d is not 1 to %d", a.PrefixLength, a.IP.BitLen())
+	}
+	if a.Interface == "" {
+		return nil
 	}
 	return ValidateInterface(a.Interface)
 }

@@ -27,7 +27,7 @@ var rules = []rule{
 	{"k8s.io/", []string{"elector", "deploy"}},
 	{"sigs.k8s.io/", []string{"elector", "deploy"}},
 	{"github.com/google/nftables", []string{"vipd", "egressd", "deploy"}},
-	{"github.com/vishvananda/netlink", []string{"vipd", "linkd", "arpd", "egressd", "shared", "deploy"}},
+	{"github.com/vishvananda/netlink", []string{"vipd", "linkd", "arpd", "bgpd", "egressd", "shared", "deploy"}},
 	{"github.com/mdlayher/netlink", []string{"vipd", "arpd", "egressd", "shared", "deploy"}},
 	{"github.com/osrg/gobgp", nil},
 	{"github.com/insomniacslk/dhcp", []string{"linkd"}},

@@ -11,7 +11,7 @@ import (
 
 // check holds the settings against each other.
 func (p *parser) check() error {
-	return errors.Join(p.checkFeatures(), p.checkAddresses(), p.checkTimes(), p.checkAnnounce())
+	return errors.Join(p.checkFeatures(), p.checkAddresses(), p.checkTimes(), p.checkAnnounce(), p.checkMode())
 }
 
 // isGiven says whether somebody set the setting, to whatever.
@@ -22,9 +22,6 @@ func (p *parser) isGiven(name string) bool {
 
 func (p *parser) checkFeatures() error {
 	var errs []error
-	if !p.arp {
-		errs = append(errs, errors.New("vip_arp: false leaves no mode: this build has ARP and NDP only, want true"))
-	}
 	if !p.ControlPlane.Enabled && !p.Services.Enabled {
 		errs = append(errs, errors.New("cp_enable, svc_enable: no features: want at least one of them true"))
 	}

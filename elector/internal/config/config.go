@@ -53,6 +53,13 @@ type Config struct {
 	// RetryPeriod is the time between two renewals.
 	RetryPeriod time.Duration
 
+	// Mode is how VIPs are made known; Elect, Table and BGP are about the modes
+	// besides ARP and NDP.
+	Mode  Mode
+	Elect Elect
+	Table Table
+	BGP   BGP
+
 	ControlPlane ControlPlane
 	Services     Services
 	Egress       Egress

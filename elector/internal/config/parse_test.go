@@ -64,13 +64,16 @@ func defaults() Config {
 	return Config{
 		NodeName:         "node-1.example",
 		MetricsAddress:   ":2112",
-		Components:       []string{"elector", "vipd", "linkd", "arpd", "egressd", "metricsd"},
+		Components:       []string{"elector", "vipd", "linkd", "arpd", "bgpd", "egressd", "metricsd"},
 		Namespace:        "kube-system",
 		Subnet:           Subnet{IPv4: 32, IPv6: 128},
 		Protocol:         248,
 		AnnounceInterval: time.Minute,
 		LeaseDuration:    5 * time.Second,
 		RetryPeriod:      time.Second,
+		Mode:             ModeL2,
+		Table:            Table{ID: 198, Type: 1},
+		BGP:              BGP{AS: 65000, Hold: 30 * time.Second, Keepalive: 10 * time.Second, Restart: 2 * time.Minute, Retry: 5 * time.Second},
 		ControlPlane: ControlPlane{
 			Port: 6443, LeaseNamespace: "kube-system", LeaseName: "plndr-cp-lock",
 			Health: Health{Period: 5 * time.Second, Timeout: 3 * time.Second, FailureThreshold: 3},
@@ -151,8 +154,10 @@ func TestParse(t *testing.T) {
 			func(c *Config) { c.Namespace, c.ControlPlane.LeaseNamespace = "vips", "vips" }},
 		{"modes that are off", input{env: env("bgp_enable", "false", "vip_wireguard", "0", "lb_enable", "F", "health_check_port", "0",
 			"mirror_dest_interface", "", "vip_leaderelectiontype", "kubernetes", "vip_leaseannotations", "{}")}, func(*Config) {}},
-		{"settings without effect are told once a reason", input{env: env("bgp_as", "65000", "bgp_peers", "x", "svc_election", "true")},
-			func(c *Config) { c.Notices = []string{"svc_election: " + alwaysElect, "bgp_as, bgp_peers: " + noBGP} }},
+		{"settings without effect are told once a reason", input{env: env("zebra_url", "x", "zebra_version", "6", "svc_leasename", "x")},
+			func(c *Config) {
+				c.Notices = []string{"svc_leasename: " + alwaysElect, "zebra_url, zebra_version: " + noZebra}
+			}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := test.input.parse(t)
@@ -188,11 +193,19 @@ func TestParseErrors(t *testing.T) {
 		}},
 		{"protocol of another range", input{env: env("vip_routingprotocol", "256")},
 			[]string{`vip_routingprotocol (environment): "256" is not allowed: want a number, 4 to 255`}},
-		{"another mode", input{env: env("vip_arp", "false", "bgp_enable", "true")}, []string{
-			`bgp_enable (environment): "true" asks for what this build does not have, BGP mode: remove the setting`,
-			"vip_arp: false leaves no mode: this build has ARP and NDP only, want true"}},
-		{"a flag of another mode", input{args: []string{"--services", "--table"}},
-			[]string{`vip_routingtable (flag --table): "true" asks for what this build does not have, routing-table mode: remove the setting`}},
+		{"no mode", input{env: env("vip_arp", "false")}, []string{"vip_arp, bgp_enable, vip_routingtable: no mode: want one of them true"}},
+		{"two modes", input{env: env("vip_arp", "true", "bgp_enable", "true")},
+			[]string{"vip_arp, bgp_enable, vip_routingtable: several modes: want one of them true"}},
+		{"BGP without peers", input{env: env("bgp_enable", "true")},
+			[]string{"bgp_peers: missing: BGP mode needs a peer: bgp_peers, bgp_peeraddress, vipod_bgp_config or annotation"}},
+		{"BGP settings against each other", input{env: env("bgp_enable", "true", "bgp_peers", "192.0.2.1:65001", "bgp_sourceip", "192.0.2.9",
+			"bgp_sourceif", "eth0", "mpbgp_nexthop", "fixed", "bgp_peeraddress", "192.0.2.1")}, []string{
+			"bgp_sourceip, bgp_sourceif: both are given: want one of them",
+			"mpbgp_nexthop fixed needs mpbgp_ipv4 or mpbgp_ipv6",
+			"peer 192.0.2.1: given twice: want it once",
+		}},
+		{"peer in the wrong form", input{env: env("bgp_enable", "true", "bgp_peers", "192.0.2.1:65001:hunter2:perhaps")},
+			[]string{"bgp_peers (environment): peer 1: the part for multihop is neither true nor false; a password with a colon goes into a file"}},
 		{"control plane without address", input{env: env("cp_enable", "true")},
 			[]string{"address: missing: cp_enable needs the address of the control plane's VIP"}},
 		{"host name as address", input{env: env("cp_enable", "true", "address", "api.example.com")},
@@ -217,8 +230,8 @@ func TestParseErrors(t *testing.T) {
 			[]string{`vip_arpRate (environment): "100" is not allowed: want milliseconds, or a duration such as 1500ms, 500ms to 1h0m0s`}},
 		{"two intervals", input{env: env("vip_arpRate", "3000", "vipod_announce_interval", "60")},
 			[]string{"vip_arpRate, vipod_announce_interval: both are given: want one of them"}},
-		{"unknown daemon", input{env: env("vipod_components", "vipd,bgpd")},
-			[]string{`vipod_components (environment): "vipd,bgpd" is not allowed: want names of daemons with commas between: elector, vipd, linkd, arpd, egressd, metricsd`}},
+		{"unknown daemon", input{env: env("vipod_components", "vipd,natd")},
+			[]string{`vipod_components (environment): "vipd,natd" is not allowed: want names of daemons with commas between: elector, vipd, linkd, arpd, bgpd, egressd, metricsd`}},
 		{"no such file", input{env: env("config_file", "/nowhere")},
 			[]string{"config_file: open /nowhere: file does not exist"}},
 		{"file that is no mapping", input{env: env("config_file", "/config.yaml"), file: "- a\n- b\n"},

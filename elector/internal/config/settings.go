@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"time"
+
+	"github.com/vipod/vipod/shared/bgppeer"
 )
 
 // setting is one row of the table of settings.
@@ -32,6 +34,10 @@ type raw struct {
 	Config
 	configFile    string
 	arp           bool
+	bgp, table    bool
+	peers         []bgppeer.Peer
+	peer          bgppeer.Peer // of the settings for a single one
+	peerSecret    bool
 	legacyAddress []netip.Addr
 	arpRate       time.Duration
 	renewDeadline time.Duration
@@ -48,8 +54,8 @@ var sections = []section{
 		{"svc_enable", "", []string{"services"}, "false", boolean(func(r *raw) *bool { return &r.Services.Enabled }),
 			"Serve the VIPs of Services of type LoadBalancer on this node."},
 		{"vip_arp", "", []string{"arp"}, "true", boolean(func(r *raw) *bool { return &r.arp }),
-			"Make VIPs known by ARP and NDP, the only mode of this build. kube-vip's default is false."},
-		{"vipod_components", "", []string{"components"}, "elector,vipd,linkd,arpd,egressd,metricsd", components(func(r *raw) *[]string { return &r.Components }),
+			"Make VIPs known by ARP and NDP, the mode unless another one is switched on. kube-vip's default is false."},
+		{"vipod_components", "", []string{"components"}, "elector,vipd,linkd,arpd,bgpd,egressd,metricsd", components(func(r *raw) *[]string { return &r.Components }),
 			"The daemons that are switched on for this node."},
 	}},
 	{"This node", []setting{
@@ -135,6 +141,7 @@ var sections = []section{
 			"Serve Services on nodes labelled node.kubernetes.io/exclude-from-external-load-balancers, as kube-vip does."},
 	}},
 	{"DHCP and names", dhcpSettings},
+	{"BGP and routing table", routed},
 	{"Egress and firewall", egress},
 	{"Accepted without effect", accepted},
 	{"Not in this build", unbuilt},

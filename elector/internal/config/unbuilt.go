@@ -48,8 +48,7 @@ func idleBool(reason string) value {
 
 // Reasons for which settings change nothing.
 const (
-	noBGP       = "no effect without BGP mode, which this build does not have"
-	noTable     = "no effect without routing-table mode, which this build does not have"
+	noZebra     = "no effect without BGP through FRR, which this build does not have"
 	noDHCP      = "no effect without DHCP and DNS addresses, which this build does not have"
 	noLB        = "no effect without control-plane load balancing, which this build does not have"
 	alwaysNft   = "no effect: egress is always nftables'"

@@ -116,7 +116,8 @@ func newCluster(log *slog.Logger, cfg *config.Config, m *reconcile.Metrics, chan
 			changed.Fire()
 		},
 	}
-	if cp := cfg.ControlPlane; cp.Enabled {
+	opts.NodeAnnotations = cfg.BGP.AnnotationPrefix
+	if cp := cfg.ControlPlane; cfg.ElectsControlPlane() {
 		opts.LockNamespace, opts.LockName, opts.Addresses = cp.LeaseNamespace, cp.LeaseName, cp.Addresses
 	}
 	return kube.NewCluster(client, opts), nil
@@ -125,7 +126,7 @@ func newCluster(log *slog.Logger, cfg *config.Config, m *reconcile.Metrics, chan
 // asker returns the question by which a daemon's health is known.
 func asker(stateDir string) func(ctx context.Context, daemon string) error {
 	clients := map[string]*sock.Client{}
-	for _, name := range []string{ownership.Vipd, ownership.Linkd, ownership.Arpd, ownership.Egressd} {
+	for _, name := range []string{ownership.Vipd, ownership.Linkd, ownership.Arpd, ownership.Bgpd, ownership.Egressd} {
 		clients[name] = sock.NewClient(stateDir, name)
 	}
 	return func(ctx context.Context, daemon string) error {

@@ -43,6 +43,8 @@ type Previous struct {
 	VIPs map[string]schema.VIP
 	// Networks are the cluster's own as last known.
 	Networks []netip.Prefix
+	// BGP is this node's side of BGP as it stood; nil for none.
+	BGP *schema.BGP
 	// Problems are the documents that could not be read. What they were about
 	// and for how long it may be claimed is not known then; those about VIPs
 	// were removed.
@@ -102,6 +104,7 @@ func (b *Book) read(uid int) (Previous, error) {
 	}
 	if node, err := statefile.Read[schema.Node](filepath.Join(b.dir, nodeName+".json"), uid); err == nil {
 		p.Networks = node.Settings.InternalNetworks // else they are learnt from the API
+		p.BGP = node.Settings.BGP                   // one that cannot be read is written anew
 	}
 	grant, err := statefile.Read[schema.Grant](filepath.Join(b.dir, grantName+".json"), uid)
 	switch {
@@ -179,7 +182,8 @@ func equal(a, b *schema.VIP) bool {
 	return a.UID == b.UID && a.Kind == b.Kind && a.State == b.State && a.Grant == b.Grant && a.Epoch == b.Epoch &&
 		slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Announce, b.Announce) &&
 		(len(a.Links) == 0 && len(b.Links) == 0 || reflect.DeepEqual(a.Links, b.Links)) &&
-		reflect.DeepEqual(a.Firewall, b.Firewall) && reflect.DeepEqual(a.Balance, b.Balance)
+		reflect.DeepEqual(a.Firewall, b.Firewall) && reflect.DeepEqual(a.Balance, b.Balance) &&
+		reflect.DeepEqual(a.BGP, b.BGP) && reflect.DeepEqual(a.Route, b.Route)
 }
 
 // Drop removes a VIP's document.

@@ -38,14 +38,20 @@ func (l *Ledger) VIPs() map[string]*schema.VIP { return l.docs }
 // names is exposed: vipd may not have got as far as acting on it.
 func (l *Ledger) Found(key string, doc *schema.VIP) {
 	l.docs[key] = doc
-	l.exposeAll(key, doc)
+	if owned(doc) {
+		l.exposeAll(key, doc)
+	}
 }
+
+// owned says whether a document's addresses are one node's at a time. Of
+// others nobody waits for silence.
+func owned(doc *schema.VIP) bool { return doc.Grant != schema.GrantNone }
 
 // Wrote takes in a document that was written. One whose write failed may stand
 // all the same: it exposes what it would, and no answer to the one before
 // counts any more.
 func (l *Ledger) Wrote(doc *schema.VIP, well bool) {
-	if doc.State == schema.StateActive {
+	if doc.State == schema.StateActive && owned(doc) {
 		l.exposeAll(doc.Key, doc)
 	}
 	l.docs[doc.Key] = doc

@@ -45,7 +45,10 @@ func Documents(v plan.VIP, own func(netip.Addr) claim.Ownership, before *schema.
 	var docs []*schema.VIP
 	add := func(key string, state schema.State, epoch uint64, addresses []schema.Address) {
 		links := links(v, key, link.Phase, before)
-		if addresses = placed(addresses, before); len(addresses) > 0 || hasDHCP(links) {
+		if v.Announce == nil {
+			addresses = placed(addresses, before)
+		}
+		if len(addresses) > 0 || hasDHCP(links) {
 			doc := document(v, key, state, schema.GrantNode, epoch, addresses)
 			doc.Links = links
 			docs = append(docs, doc)
@@ -100,7 +103,10 @@ func Held(docs map[string]schema.VIP) (node map[netip.Addr]claim.Ownership, lock
 		case schema.StateStandby:
 			continue
 		}
-		if doc.Grant == schema.GrantControlPlane {
+		switch doc.Grant {
+		case schema.GrantNone:
+			continue
+		case schema.GrantControlPlane:
 			lock = o
 			continue
 		}
@@ -120,7 +126,7 @@ func Held(docs map[string]schema.VIP) (node map[netip.Addr]claim.Ownership, lock
 // there is no plan: itself while this node owns all of its addresses, a mute
 // one while it owns some, and a withdrawn one when it owns none.
 func Resumed(before schema.VIP, phase func(netip.Addr) claim.Phase) *schema.VIP {
-	if before.State != schema.StateActive && before.State != schema.StateDraining {
+	if before.Grant == schema.GrantNone || before.State != schema.StateActive && before.State != schema.StateDraining {
 		return &before
 	}
 	owned, held := true, false
@@ -167,10 +173,26 @@ func document(v plan.VIP, key string, state schema.State, grant schema.GrantName
 	if epoch != 0 {
 		doc.Epoch = strconv.FormatUint(epoch, 10)
 	}
-	if state == schema.StateActive || state == schema.StateStandby {
+	switch {
+	case v.Announce != nil && state != schema.StateStandby:
+		doc.Announce, doc.BGP, doc.Route = slices.Clone(v.Announce), v.BGP, v.Route
+	case v.Announce == nil && (state == schema.StateActive || state == schema.StateStandby):
 		doc.Announce = announce(addresses)
 	}
 	return doc
+}
+
+// Spread returns the document of a VIP that nobody owns, nil for none. leaving
+// says that this node is about to serve nothing any more.
+func Spread(v plan.VIP, leaving bool) *schema.VIP {
+	if !v.Spread || !v.Eligible {
+		return nil
+	}
+	state := schema.StateActive
+	if leaving || v.Leaving {
+		state = schema.StateDraining
+	}
+	return document(v, v.Key, state, schema.GrantNone, 0, v.Addresses)
 }
 
 func announce(addresses []schema.Address) []schema.Announce {

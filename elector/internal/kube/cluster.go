@@ -25,6 +25,9 @@ type ClusterOptions struct {
 	// name is none. Addresses are its VIPs.
 	LockNamespace, LockName string
 	Addresses               []netip.Addr
+	// NodeAnnotations is a prefix of annotations that are kept of Nodes besides
+	// our own; may be empty.
+	NodeAnnotations string
 	// Stall is the longest silence of the watch over Leases.
 	Stall time.Duration
 	// Changed is called when a Service, EndpointSlice or Node changed, with
@@ -50,7 +53,7 @@ func NewCluster(c *Client, opts ClusterOptions) *Cluster {
 		return func(kind string) { opts.Changed(resource, kind) }
 	}
 	k := &Cluster{
-		Client: c, opts: opts, nodes: c.Nodes(changed("nodes")),
+		Client: c, opts: opts, nodes: c.Nodes(opts.NodeAnnotations, changed("nodes")),
 		// The sender waits when the reader is behind: no event is dropped.
 		leases: make(chan LeaseEvent, 256), locks: make(chan LockEvent, 16),
 	}

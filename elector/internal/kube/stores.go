@@ -28,9 +28,9 @@ func (c *Client) EndpointSlices(notify func(kind string)) *Store[*discoveryv1.En
 }
 
 // Nodes returns the store of all Nodes: metadata, addresses and pod networks.
-func (c *Client) Nodes(notify func(kind string)) *Store[*corev1.Node] {
+func (c *Client) Nodes(annotations string, notify func(kind string)) *Store[*corev1.Node] {
 	s := c.source(c.core, "nodes", func() runtime.Object { return &corev1.NodeList{} })
-	return newStore(s, stripNode, notify)
+	return newStore(s, func(n *corev1.Node) { stripNode(n, annotations) }, notify)
 }
 
 func (c *Client) source(client rest.Interface, resource string, list func() runtime.Object) *source {
@@ -42,12 +42,17 @@ func (c *Client) source(client rest.Interface, resource string, list func() runt
 
 // stripMeta drops metadata that nobody here reads. A Service's annotations may
 // hold 256 KiB; only ours and kube-vip's concern us.
-func stripMeta(o metav1.Object) {
+func stripMeta(o metav1.Object) { stripMetaBut(o, "") }
+
+// stripMetaBut is stripMeta that keeps annotations of one more prefix, "" for
+// none.
+func stripMetaBut(o metav1.Object, prefix string) {
 	o.SetManagedFields(nil)
 	o.SetFinalizers(nil)
 	annotations := o.GetAnnotations()
 	for key := range annotations {
-		if !strings.Contains(key, "kube-vip.io/") && !strings.HasPrefix(key, "vipod.io/") {
+		if !strings.Contains(key, "kube-vip.io/") && !strings.HasPrefix(key, "vipod.io/") &&
+			(prefix == "" || !strings.HasPrefix(key, prefix+"/")) {
 			delete(annotations, key)
 		}
 	}
@@ -67,8 +72,8 @@ func stripSlice(s *discoveryv1.EndpointSlice) {
 	}
 }
 
-func stripNode(n *corev1.Node) {
-	stripMeta(n)
+func stripNode(n *corev1.Node, annotations string) {
+	stripMetaBut(n, annotations)
 	n.Spec = corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs}
 	n.Status = corev1.NodeStatus{Addresses: n.Status.Addresses}
 }

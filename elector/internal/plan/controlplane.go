@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/vipod/vipod/elector/internal/config"
 	"github.com/vipod/vipod/shared/schema"
 )
 
@@ -26,6 +27,11 @@ func (p *planner) controlPlane() *VIP {
 		if v.Why == "" {
 			v.Why = why
 		}
+	}
+	v.Spread = c.Mode == config.ModeTable || c.Mode == config.ModeBGP && !c.Elect.ControlPlane
+	p.announce(v, nil)
+	if why := p.lacksDaemon(); c.Mode.Routes() && v.Why == "" {
+		v.Why = why
 	}
 	switch {
 	case v.Candidates != nil && !slices.Contains(v.Candidates, c.NodeName):

@@ -25,6 +25,10 @@ func (p *planner) askDHCP(s *service, text string) {
 		p.refuse(s, ReasonAddressRefused, "address %s is refused: it is of family %s, which the Service does not have", text, family(ip))
 		return
 	}
+	if mode := p.in.Config.Mode; mode.Routes() {
+		p.refuse(s, ReasonNotSupported, "address %s is refused: an address from DHCP is of one link, and with %s routers bring what is for a VIP", text, mode)
+		return
+	}
 	if s.dhcp == nil {
 		s.dhcp = &schema.LinkSpec{Kind: schema.LinkMacvlan, DHCP: &schema.DHCPSpec{Attempts: p.in.Config.DHCPAttempts}}
 	}

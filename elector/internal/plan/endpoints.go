@@ -82,6 +82,10 @@ func (p *planner) findCandidates(s *service, e *endpoints) {
 		s.idle = "no endpoint of the Service serves on any node"
 	case s.byEndpoints():
 		nodes := e.nodes()
+		if p.spread(s) {
+			nodes = e.spreadCandidates()
+		}
+		s.readyNodes, s.readyElsewhere = e.ready, len(e.ready) > 0
 		s.candidates = slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return p.excluded[n] })
 		if len(nodes) == 0 {
 			s.idle = "no endpoint that serves names its node, as externalTrafficPolicy Local and egress need"

@@ -173,7 +173,10 @@ func (p *planner) serve(b *bundle) []VIP {
 	for _, s := range b.members {
 		v := s.vip(placed)
 		v.Candidates, v.Firewall = b.candidates, p.firewall(s)
-		v.Why = p.whyNot(s)
+		p.announce(&v, s)
+		if v.Why == "" {
+			v.Why = p.whyNot(s)
+		}
 		blocks := v.Why != ""
 		if v.Why == "" {
 			v.Why = whyNotThere(s, placed)
@@ -240,7 +243,7 @@ func (p *planner) placeAll(members []*service) map[netip.Addr]placement {
 		want := wantedLink(p.in.Config, s)
 		for _, ip := range s.addresses {
 			if _, ok := placed[ip]; !ok {
-				a, why := p.place(s, ip, want)
+				a, why := p.placeRouted(s, ip, want)
 				placed[ip] = placement{a, why}
 			}
 		}

@@ -37,7 +37,7 @@ func Plan(in Input) Output {
 	services := selected(in.Config, in.Services)
 	p.names = linkNames(services)
 	points := endpointsOf(services, in.Slices)
-	var served []*service
+	var served, spread []*service
 	for _, s := range services {
 		if !p.accept(s) {
 			continue
@@ -47,9 +47,14 @@ func Plan(in Input) Output {
 			continue
 		}
 		p.findCandidates(s, points[name{s.Namespace, s.Name}])
-		served = append(served, s)
+		if p.spread(s) {
+			spread = append(spread, s)
+		} else {
+			served = append(served, s)
+		}
 	}
 	p.group(served)
+	p.spreadAll(spread)
 	p.egress(services)
 	p.out.ControlPlane = p.controlPlane()
 	p.sort()
@@ -84,7 +89,9 @@ func (p *planner) accept(s *service) bool {
 			p.refuse(s, ReasonNotSupported, "annotation %s has no effect in this build; the Service is served without it", a)
 		}
 	}
-	if !p.acceptVLAN(s) {
+	if mode := p.in.Config.Mode; mode.Routes() && s.Annotations[annotationVLAN] != "" {
+		p.refuse(s, ReasonNotSupported, "annotation %s has no effect with %s; the Service is served without it", annotationVLAN, mode)
+	} else if !p.acceptVLAN(s) {
 		return false
 	}
 	if v := s.Annotations[annotationInterface]; v != "" && schema.ValidateInterface(v) != nil {

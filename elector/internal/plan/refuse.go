@@ -17,6 +17,7 @@ const (
 	ReasonInterfaceRefused = "InterfaceRefused"
 	ReasonLeaseNameRefused = "LeaseNameRefused"
 	ReasonLinkRefused      = "LinkRefused"
+	ReasonAttributeRefused = "AttributeRefused"
 	ReasonNotSupported     = "NotSupported"
 	ReasonEgressRefused    = "EgressRefused"
 	ReasonEgressConflict   = "EgressConflict"

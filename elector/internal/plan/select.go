@@ -28,6 +28,10 @@ type service struct {
 	dhcp *schema.LinkSpec
 	// lent are the addresses that were lent to this node for it.
 	lent map[netip.Addr]schema.Lease
+	// readyNodes are those with a ready endpoint, where that is asked for;
+	// readyElsewhere says that there is any.
+	readyNodes     []string
+	readyElsewhere bool
 }
 
 // path returns namespace/name, for people.

@@ -47,6 +47,8 @@ type Node struct {
 	Addresses []netip.Addr
 	// PodCIDRs are the networks of its pods.
 	PodCIDRs []netip.Prefix
+	// Labels and Annotations are those of this node alone.
+	Labels, Annotations map[string]string
 }
 
 // Output is what the cluster asks of this node.
@@ -96,6 +98,15 @@ type VIP struct {
 	// Firewall and Balance are for the document; nil where switched off.
 	Firewall *schema.Firewall
 	Balance  *schema.Balance
+	// Spread: nobody owns the VIP, every node that is Eligible serves it.
+	// Leaving: this one does, but others are to be preferred. Without
+	// Candidates that are not nil no node serves it.
+	Spread, Leaving bool
+	// Announce is how the VIP is made known, nil for ARP and NDP; BGP and
+	// Route say more about that.
+	Announce []schema.Announce
+	BGP      *schema.PathAttributes
+	Route    *schema.Route
 }
 
 // Refusal is something a Service asks for and does not get. The Service keeps

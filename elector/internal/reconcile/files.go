@@ -77,7 +77,14 @@ func (r *Reconciler) writeDocuments() error {
 func (r *Reconciler) documents() (docs []*schema.VIP) {
 	for i := range r.out.VIPs {
 		v := &r.out.VIPs[i]
+		if v.Spread {
+			docs = appendDocument(docs, r.spread(v))
+			continue
+		}
 		docs = append(docs, intent.Documents(*v, r.machine.State, r.book.VIP(v.Key))...)
+	}
+	if cp := r.out.ControlPlane; cp != nil && cp.Spread {
+		docs = appendDocument(docs, r.spread(cp))
 	}
 	if cp := r.out.ControlPlane; cp != nil && r.lock != nil {
 		if doc := intent.ControlPlane(*cp, r.lock.Phase(), r.lock.Epoch(), r.book.VIP(cp.Key)); doc != nil {
@@ -134,6 +141,7 @@ func (r *Reconciler) writeNode() error {
 			AnnounceIntervalMillis: cfg.AnnounceInterval.Milliseconds(),
 			MetricsAddress:         cfg.MetricsAddress, LoopbackGlobalScope: cfg.LoopbackGlobalScope,
 			InternalNetworks: r.networks,
+			RoutingTable:     uint32(cfg.Table.ID), BGP: r.bgp.current,
 		},
 	})
 	if err != nil {

@@ -133,6 +133,7 @@ func (r *Reconciler) lookAtVIPs(now time.Duration, state map[kube.Event]bool) {
 		r.lookAtLinks(v, doc, state)
 		r.lookAtConflicts(now, v, doc, state, rivalled)
 		r.lookAtEgress(now, v, doc, state, failing)
+		r.lookAtSpread(now, v, doc, state, unserved)
 		if r.held(now, v) {
 			continue
 		}
@@ -161,8 +162,11 @@ func (r *Reconciler) lookAtVIPs(now time.Duration, state map[kube.Event]bool) {
 	r.unserved, r.active, r.rivalled, r.failing = unserved, active, rivalled, failing
 }
 
-// held says whether some node owns the VIP.
+// held says whether some node owns the VIP or, where nobody does, may serve it.
 func (r *Reconciler) held(now time.Duration, v *plan.VIP) bool {
+	if v.Spread {
+		return v.Candidates == nil || len(v.Candidates) > 0
+	}
 	return v.Group != plan.NoGroup && slices.ContainsFunc(claims(v), func(ip addr) bool {
 		return r.machine.Holder(now, ip) != ""
 	})

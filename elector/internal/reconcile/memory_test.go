@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vipod/vipod/elector/internal/claim"
+	"github.com/vipod/vipod/elector/internal/config"
 	"github.com/vipod/vipod/elector/internal/intent"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
@@ -32,7 +33,7 @@ func TestOldProbeIsNoProof(t *testing.T) {
 	groups := []claim.Group{{Addresses: []netip.Addr{ip}, Eligible: true}}
 	m.Want(now, groups, true)
 	m.Suspend(now, true) // nothing is claimed, and the probe grows old
-	r := &Reconciler{machine: m, book: book, reports: &reports{}, probeAgain: map[string]bool{}}
+	r := &Reconciler{Options: Options{Config: &config.Config{}}, machine: m, book: book, reports: &reports{}, probeAgain: map[string]bool{}}
 	doc := &schema.VIP{
 		Key: "default.web", Kind: schema.KindService, State: schema.StateStandby, Grant: schema.GrantNode,
 		Addresses: []schema.Address{{IP: ip, PrefixLength: 32, Interface: "eth0"}},

@@ -80,8 +80,7 @@ func (r *Reconciler) judge(now time.Duration) wish {
 	components := r.Config.Components
 	vipdOpen, vipdWhy, vipdUntil := r.vipd.open(now, slices.Contains(components, ownership.Vipd),
 		r.reports.vipdDaemon, r.book.Node())
-	arpdOpen, arpdWhy, arpdUntil := r.arpd.open(now, slices.Contains(components, ownership.Arpd),
-		r.reports.arpdDaemon, r.book.Node())
+	arpdOpen, arpdWhy, arpdUntil := r.announcerOpen(now)
 	r.gateUntil = min(vipdUntil, arpdUntil, r.judgeLinkd(now))
 	r.notReady = ""
 	switch {

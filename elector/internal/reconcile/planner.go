@@ -44,8 +44,10 @@ func (r *Reconciler) replan(now time.Duration) {
 		return
 	}
 	r.planDirty = false
+	list := nodes(r.API.Nodes(), r.Config.NodeName)
+	r.planBGP(list)
 	r.out = plan.Plan(plan.Input{
-		Config: r.Config, Services: r.API.Services(), Slices: r.API.Slices(), Nodes: nodes(r.API.Nodes()),
+		Config: r.Config, Services: r.API.Services(), Slices: r.API.Slices(), Nodes: list,
 		Links: r.reports.vipdDaemon.Links, APIServers: r.apiServers(), Healthy: r.well,
 		Linkd: r.linkdWhy, Linked: r.linked(), Leases: leases(r.reports.links, r.BootID),
 		NoEgressd: r.noEgressd,
@@ -65,7 +67,7 @@ func (r *Reconciler) replan(now time.Duration) {
 // unwell after several failures in a row, and well with the first answer.
 func (r *Reconciler) locallyWell() bool {
 	threshold := r.Config.ControlPlane.Health.FailureThreshold
-	return r.lock != nil && r.health.last.Load() != 0 && int(r.health.failures.Load()) < max(threshold, 1)
+	return r.Config.ControlPlane.Enabled && r.health.last.Load() != 0 && int(r.health.failures.Load()) < max(threshold, 1)
 }
 
 // apiServers are the addresses under which the API server is known.
@@ -95,10 +97,15 @@ const (
 	labelControlPlane = "node-role.kubernetes.io/control-plane"
 )
 
-func nodes(list []*corev1.Node) []plan.Node {
+// nodes takes what matters of the Nodes; labels and annotations matter of our
+// own alone.
+func nodes(list []*corev1.Node, own string) []plan.Node {
 	out := make([]plan.Node, 0, len(list))
 	for _, n := range list {
 		node := plan.Node{Name: n.Name}
+		if n.Name == own {
+			node.Labels, node.Annotations = n.Labels, n.Annotations
+		}
 		_, node.Excluded = n.Labels[labelExcluded]
 		_, node.ControlPlane = n.Labels[labelControlPlane]
 		for _, a := range n.Status.Addresses {

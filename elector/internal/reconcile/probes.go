@@ -25,6 +25,12 @@ func (r *Reconciler) takeProbes(now time.Duration) {
 		if doc.State != schema.StateStandby {
 			continue
 		}
+		if r.Config.Mode.Routes() { // no frame claims the addresses: there is nobody to ask
+			for _, a := range doc.Addresses {
+				r.machine.Probed(now, a.IP, true)
+			}
+			continue
+		}
 		report, ok := r.reports.arpd[key]
 		if !ok || report.Observed != doc.Seen() {
 			continue

@@ -3,12 +3,14 @@ package reconcile
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vipod/vipod/elector/internal/kube"
 	"github.com/vipod/vipod/elector/internal/plan"
+	"github.com/vipod/vipod/shared/bootclock"
 	"github.com/vipod/vipod/shared/schema"
 )
 
@@ -19,11 +21,14 @@ const orphanPatience = time.Second
 // serves says whether vipd has put into the kernel what an active document
 // asks for.
 func (r *Reconciler) serves(doc *schema.VIP) bool {
-	if doc == nil || doc.State != schema.StateActive {
+	if doc == nil || doc.State != schema.StateActive && (doc.Grant != schema.GrantNone || doc.State != schema.StateDraining) {
 		return false
 	}
+	if doc.Announces(schema.AnnounceBGP) && !slices.ContainsFunc(doc.Addresses, schema.Address.Placed) {
+		return r.announces(doc) // nothing of it is in the kernel
+	}
 	report, ok := r.reports.vipd[doc.Key]
-	return ok && report.Observed == doc.Seen() && schema.IsTrue(report.Conditions, schema.ConditionPresent)
+	return ok && report.Observed == doc.Seen() && schema.IsTrue(report.Conditions, schema.ConditionPresent) && r.announces(doc)
 }
 
 // publish writes the status of a Service that this node serves, and tells
@@ -36,7 +41,7 @@ func (r *Reconciler) publish(v *plan.VIP, doc *schema.VIP) {
 	host, node := svc.Annotations[kube.AnnotationHost], r.Config.NodeName
 	if r.active[v.Key] != list(doc.Addresses) {
 		message := fmt.Sprintf("node %s serves %s", node, list(doc.Addresses))
-		if host != "" && host != node {
+		if host != "" && host != node && !v.Spread {
 			r.teller.tell(r.about(v, false, "OwnerChanged", "Claiming", message+", before it was "+host))
 		} else {
 			r.teller.tell(r.about(v, false, "VIPActive", "Claiming", message))
@@ -48,7 +53,7 @@ func (r *Reconciler) publish(v *plan.VIP, doc *schema.VIP) {
 	ingress := ingressOf(v, doc)
 	r.published[v.Key] = ingress
 	notes := r.annotations(v, doc)
-	if host == node && reflect.DeepEqual(svc.Status.LoadBalancer.Ingress, ingress) && contains(svc.Annotations, notes) {
+	if (host == node || v.Spread && r.speaksFor(v, host)) && reflect.DeepEqual(svc.Status.LoadBalancer.Ingress, ingress) && contains(svc.Annotations, notes) {
 		return
 	}
 	r.wishes[v.Key] = true
@@ -66,6 +71,13 @@ func contains(all, some map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// speaksFor says whether the named node serves the VIP as well as this one: of
+// many that do, one has its name on the Service.
+func (r *Reconciler) speaksFor(v *plan.VIP, host string) bool {
+	return host != "" && r.machine.Alive(bootclock.Now(), host) &&
+		(v.Candidates == nil || slices.Contains(v.Candidates, host))
 }
 
 func ingressOf(v *plan.VIP, doc *schema.VIP) []corev1.LoadBalancerIngress {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vipod/vipod/elector/internal/claim"
+	"github.com/vipod/vipod/elector/internal/config"
 	"github.com/vipod/vipod/elector/internal/intent"
 	"github.com/vipod/vipod/shared/bootclock"
 	"github.com/vipod/vipod/shared/daemon"
@@ -30,11 +31,12 @@ type Reconciler struct {
 	teller  *teller
 	status  *publisher
 
-	vipd, arpd *gate
+	vipd, arpd *gate // arpd is bgpd's in BGP mode, nil in routing-table mode
 	linkd      *gate
 	linkdWhy   string // it cannot be relied on, "" if it can
 	linkdGone  bool
 	egressd    *gate
+	bgp        bgpSide
 	health     asked
 	files      *trigger.Trigger // another daemon's file may have changed
 	gates      *trigger.Trigger // a daemon or the local API server changed its answer
@@ -89,7 +91,12 @@ func New(opts Options) (*Reconciler, error) {
 	r.vipd, r.arpd = newGates(timing.Duration, timing.Renew)
 	r.linkd = &gate{daemon: ownership.Linkd, patience: timing.Duration}
 	r.egressd = &gate{daemon: ownership.Egressd, patience: timing.Duration}
-	if cfg.ControlPlane.Enabled {
+	r.arpd.daemon = announcer(cfg.Mode)
+	r.bgp.current = previous.BGP
+	if cfg.Mode != config.ModeBGP {
+		r.bgp.current = nil
+	}
+	if cfg.ElectsControlPlane() {
 		r.lock = claim.NewLock(cfg.NodeName, timing)
 	}
 	r.planDirty, r.networks = true, previous.Networks
@@ -137,9 +144,11 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 		failed <- daemon.RunTasks(work, r.Log, daemon.Resync(resync), daemon.Watch(r.Log, "watch of reports", r.files.Fire,
 			ownership.Dir(r.StateDir, ownership.Vipd), ownership.VIPs(r.StateDir, ownership.Vipd),
 			ownership.Dir(r.StateDir, ownership.Arpd), ownership.VIPs(r.StateDir, ownership.Arpd),
+			ownership.Dir(r.StateDir, ownership.Bgpd), ownership.VIPs(r.StateDir, ownership.Bgpd),
 			ownership.Dir(r.StateDir, ownership.Linkd), ownership.Links(r.StateDir),
 			ownership.Dir(r.StateDir, ownership.Egressd), ownership.VIPs(r.StateDir, ownership.Egressd)))
 	}()
+	r.followPeers(work)
 	r.followGates(work)
 	go r.status.run(work)
 	go r.teller.run(work)
@@ -186,10 +195,13 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 func (r *Reconciler) followGates(ctx context.Context) {
 	every := r.Config.RetryPeriod / 2
 	for _, g := range r.gatesOfDaemons() {
+		if g.daemon == "" {
+			continue
+		}
 		ask := func(ctx context.Context) error { return r.Ask(ctx, g.daemon) }
 		go g.answer.follow(ctx, every, max(every, 250*time.Millisecond), ask, r.gates)
 	}
-	if r.lock != nil {
+	if r.Config.ControlPlane.Enabled {
 		h := r.Config.ControlPlane.Health
 		if h.Address == "" { // the default periods are for a check that a person chose
 			h.Period, h.Timeout = min(h.Period, r.Config.RetryPeriod), min(h.Timeout, r.Config.RetryPeriod)

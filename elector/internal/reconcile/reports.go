@@ -22,7 +22,10 @@ type reports struct {
 	arpdSet    *statefile.Set[schema.Status, *schema.Status]
 	linkSet    *statefile.Set[schema.LinkStatus, *schema.LinkStatus]
 	links      map[string]schema.LinkStatus
+	bgpdSet    *statefile.Set[schema.Status, *schema.Status]
 	vipd, arpd map[string]schema.Status
+	bgpd       map[string]schema.Status
+	bgpdDaemon schema.Daemon
 	vipdDaemon schema.Daemon
 	arpdDaemon schema.Daemon
 	// linkdDaemon is linkd's report about itself, links its reports about VIPs.
@@ -40,6 +43,7 @@ func newReports(stateDir string, uid func(string) int) *reports {
 		arpdSet:    statefile.NewSet[schema.Status](ownership.VIPs(stateDir, ownership.Arpd), uid(ownership.Arpd)),
 		linkSet:    statefile.NewSet[schema.LinkStatus](ownership.Links(stateDir), uid(ownership.Linkd)),
 		egressdSet: statefile.NewSet[schema.Status](ownership.VIPs(stateDir, ownership.Egressd), uid(ownership.Egressd)),
+		bgpdSet:    statefile.NewSet[schema.Status](ownership.VIPs(stateDir, ownership.Bgpd), uid(ownership.Bgpd)),
 		complained: map[string]string{},
 	}
 }
@@ -55,6 +59,8 @@ func (r *reports) read(log *slog.Logger) (links bool) {
 	r.daemon(log, ownership.Linkd, &r.linkdDaemon)
 	r.egressd = statuses(r, log, r.egressdSet, ownership.Egressd, "vips")
 	r.daemon(log, ownership.Egressd, &r.egressdDaemon)
+	r.bgpd = statuses(r, log, r.bgpdSet, ownership.Bgpd, "vips")
+	r.daemon(log, ownership.Bgpd, &r.bgpdDaemon)
 	before := r.vipdDaemon.Links
 	r.daemon(log, ownership.Vipd, &r.vipdDaemon)
 	r.daemon(log, ownership.Arpd, &r.arpdDaemon)

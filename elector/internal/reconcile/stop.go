@@ -9,6 +9,10 @@ import (
 // stopTimeout bounds the hand-over: others stop waiting for us after 20 s.
 const stopTimeout = 10 * time.Second
 
+// spreadLinger is for how long a VIP that nobody owns is announced as the worse
+// choice before it is withdrawn: routers have moved traffic away by then.
+const spreadLinger = 2 * time.Second
+
 // stopping is where the way out is.
 type stopping struct {
 	since    time.Duration // 0 while running
@@ -48,6 +52,10 @@ func (r *Reconciler) continueStop(now time.Duration) {
 		// nobody need wait for this node's turn.
 		claimed = claimed || r.lastClaims > 0
 		lingering = lingering || !r.stopping.unready
+	}
+	if r.spreading() && now < r.stopping.since+spreadLinger {
+		lingering = true
+		r.retryBy(r.stopping.since + spreadLinger)
 	}
 	if r.lock != nil {
 		p := r.lock.Phase()

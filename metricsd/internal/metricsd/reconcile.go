@@ -48,7 +48,8 @@ func (r *reconciler) tasks(stateDir string) []daemon.Task {
 		}),
 		daemon.Watch(r.log, "watch of settings", r.renewed.Fire, ownership.Dir(stateDir, ownership.Elector)),
 		daemon.Watch(r.log, "watch of VIPs", r.changed.Fire, ownership.VIPs(stateDir, ownership.Elector),
-			ownership.VIPs(stateDir, ownership.Vipd), ownership.VIPs(stateDir, ownership.Arpd)),
+			ownership.VIPs(stateDir, ownership.Vipd), ownership.VIPs(stateDir, ownership.Arpd),
+			ownership.VIPs(stateDir, ownership.Bgpd)),
 		daemon.Resync(r.changed),
 	}
 }

@@ -65,8 +65,8 @@ func (f *failovers) observe(now time.Duration, vips []VIP) []Failover {
 // effective says whether the VIP is announced, or present if nothing
 // announces it, under the document from or a later one.
 func (v VIP) effective(from schema.Observed) bool {
-	report, condition := v.Arpd, schema.ConditionAnnounced
-	if len(v.Intent.Announce) == 0 {
+	report, condition := v.announcer(), schema.ConditionAnnounced
+	if len(v.Intent.Announce) == 0 || v.Intent.Announces(schema.AnnounceRoute) {
 		report, condition = v.Vipd, schema.ConditionPresent
 	}
 	return report != nil && schema.IsTrue(report.Conditions, condition) &&

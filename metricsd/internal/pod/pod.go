@@ -1,5 +1,5 @@
 // Package pod looks at the whole pod through the state directory: what
-// elector wants, what vipd and arpd report, and how long the grants last. It
+// elector wants, what vipd, arpd and bgpd report, and how long the grants last. It
 // writes nothing there and asks nobody; what only a socket tells is added by
 // its callers.
 package pod
@@ -38,21 +38,31 @@ type Snapshot struct {
 	Problems intent.Problems
 }
 
-// VIP is one VIP in the eyes of three daemons.
+// VIP is one VIP in the eyes of the daemons.
 type VIP struct {
 	Key string
 	// Intent is elector's document, nil where a report has none any more.
 	Intent *schema.VIP
-	// Vipd and Arpd are the daemons' reports, nil where there is none.
-	Vipd, Arpd *schema.Status
+	// Vipd, Arpd and Bgpd are the daemons' reports, nil where there is none.
+	Vipd, Arpd, Bgpd *schema.Status
 }
 
 // Active says whether this node is to hold the VIP.
 func (v VIP) Active() bool { return v.Intent != nil && v.Intent.State == schema.StateActive }
 
-// Announced says whether arpd reports the first announcements as sent.
+// Announced says whether arpd reports the first announcements as sent, or bgpd
+// that peers were told.
 func (v VIP) Announced() bool {
-	return v.Active() && v.Arpd != nil && schema.IsTrue(v.Arpd.Conditions, schema.ConditionAnnounced)
+	report := v.announcer()
+	return v.Active() && report != nil && schema.IsTrue(report.Conditions, schema.ConditionAnnounced)
+}
+
+// announcer is the report of the daemon that announces the VIP.
+func (v VIP) announcer() *schema.Status {
+	if v.Intent != nil && v.Intent.Announces(schema.AnnounceBGP) {
+		return v.Bgpd
+	}
+	return v.Arpd
 }
 
 // Present says for each address, wanted or reported, whether vipd sees it in
@@ -91,6 +101,7 @@ type Reader struct {
 	docs      intent.Documents
 	vipd      *statefile.Set[schema.Status, *schema.Status]
 	arpd      *statefile.Set[schema.Status, *schema.Status]
+	bgpd      *statefile.Set[schema.Status, *schema.Status]
 	failovers failovers
 }
 
@@ -105,6 +116,7 @@ func NewReader(log *slog.Logger, stateDir, boot string, now func() time.Duration
 		elector: intent.NewReader(log, stateDir, boot),
 		vipd:    status(ownership.Vipd),
 		arpd:    status(ownership.Arpd),
+		bgpd:    status(ownership.Bgpd),
 	}
 }
 
@@ -119,7 +131,8 @@ func (r *Reader) Look() (Snapshot, []Failover) {
 		s.Problems[r.path(ownership.Elector, file)] = err
 	}
 	s.Daemons = r.daemons(s)
-	s.VIPs = join(r.docs.VIPs, r.load(s, ownership.Vipd, r.vipd), r.load(s, ownership.Arpd, r.arpd))
+	s.VIPs = join(r.docs.VIPs, r.load(s, ownership.Vipd, r.vipd), r.load(s, ownership.Arpd, r.arpd),
+		r.load(s, ownership.Bgpd, r.bgpd))
 	now := r.now()
 	s.Granted = granted(s.VIPs, r.docs.Grants, now)
 	return s, r.failovers.observe(now, s.VIPs)
@@ -164,7 +177,7 @@ func (r *Reader) load(s Snapshot, daemon string, set *statefile.Set[schema.Statu
 	return docs
 }
 
-func join(intents map[string]schema.VIP, vipd, arpd map[string]schema.Status) []VIP {
+func join(intents map[string]schema.VIP, vipd, arpd, bgpd map[string]schema.Status) []VIP {
 	byKey := map[string]*VIP{}
 	get := func(key string) *VIP {
 		if byKey[key] == nil {
@@ -180,6 +193,9 @@ func join(intents map[string]schema.VIP, vipd, arpd map[string]schema.Status) []
 	}
 	for key, doc := range arpd {
 		get(key).Arpd = &doc
+	}
+	for key, doc := range bgpd {
+		get(key).Bgpd = &doc
 	}
 	vips := make([]VIP, 0, len(byKey))
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {

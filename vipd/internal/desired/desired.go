@@ -47,8 +47,8 @@ func Of(in Input) plan.Desired {
 	for _, key := range slices.Sorted(maps.Keys(in.VIPs)) {
 		vip := in.VIPs[key]
 		for _, a := range vip.Addresses {
-			if left, ok := in.lent(key, a); Wanted(vip.State) && ok {
-				w := merge(wants, a, vip, in.Settings)
+			if left, ok := in.lent(key, a); Wanted(vip.State) && ok && a.Placed() {
+				w := in.merge(wants, a, vip)
 				w.limit(left)
 			} else {
 				gone[a.IP] = true
@@ -69,20 +69,29 @@ func Of(in Input) plan.Desired {
 // kernel.
 func Wanted(s schema.State) bool { return s == schema.StateActive || s == schema.StateDraining }
 
+// Routed says whether routers send a VIP here, so that no frame claims it.
+func Routed(vip schema.VIP) bool {
+	return vip.Announces(schema.AnnounceBGP) || vip.Announces(schema.AnnounceRoute)
+}
+
 // merge adds a document's address. Where several documents share it, the
 // first says where it is, and it may be claimed only when all agree: mute for
 // one is mute, and every grant is needed.
-func merge(wants map[netip.Addr]*want, a schema.Address, vip schema.VIP, s schema.Settings) *want {
+//
+// A VIP that routers send here is on a link only so that it is received. Other
+// nodes have it, too, so that no frame may claim it; where the kernel cannot
+// mute, that is left to the administrator's choice of lo.
+func (in Input) merge(wants map[netip.Addr]*want, a schema.Address, vip schema.VIP) *want {
 	w, ok := wants[a.IP]
 	if !ok {
 		w = &want{Want: plan.Want{Prefix: a.Prefix(), Link: a.Interface}}
-		if a.Interface == "lo" && !s.LoopbackGlobalScope {
+		if a.Interface == "lo" && !in.Settings.LoopbackGlobalScope {
 			w.Scope = unix.RT_SCOPE_HOST
 		}
 		wants[a.IP] = w
 	}
 	w.Bare = w.Bare || slices.ContainsFunc(vip.Links, func(l schema.LinkSpec) bool { return l.Name == w.Link })
-	w.Muted = w.Muted || vip.State == schema.StateDraining
+	w.Muted = w.Muted || vip.State == schema.StateDraining && !Routed(vip) || in.Fence && Routed(vip)
 	if vip.Grant != schema.GrantNone && !slices.Contains(w.Grants, vip.Grant) {
 		w.Grants = append(w.Grants, vip.Grant)
 		slices.Sort(w.Grants)

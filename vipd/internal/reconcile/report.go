@@ -77,7 +77,14 @@ func (r *Reconciler) conditions(vip schema.VIP, verdicts map[netip.Addr]plan.Ver
 		no(&present, "NoAddresses", "the document has no addresses")
 		no(&fenced, "NoAddresses", "")
 	}
+	if !slices.ContainsFunc(vip.Addresses, schema.Address.Placed) {
+		no(&present, "NotPlaced", "no interface gets the VIP")
+		no(&fenced, "NotPlaced", "")
+	}
 	for _, a := range vip.Addresses {
+		if !a.Placed() {
+			continue
+		}
 		v, wanted := verdicts[a.IP]
 		switch {
 		case !wanted:

@@ -1,0 +1,81 @@
+package reconcile
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vipod/vipod/bgpd/internal/session"
+	"github.com/vipod/vipod/bgpd/internal/wire"
+	"github.com/vipod/vipod/shared/schema"
+)
+
+// Report is the answer to /status.
+type Report struct {
+	// Node is elector's document that the daemon acts on.
+	Node     schema.Observed `json:"node"`
+	AS       uint32          `json:"as,omitempty"`
+	RouterID netip.Addr      `json:"routerID,omitzero"`
+	// Problem is what could not be read, if anything.
+	Problem string       `json:"problem,omitempty"`
+	Peers   []PeerReport `json:"peers"`
+	Paths   []PathReport `json:"paths"`
+}
+
+// PeerReport is one peer.
+type PeerReport struct {
+	Name    string         `json:"name"`
+	Address netip.AddrPort `json:"address,omitzero"`
+	AS      uint32         `json:"as,omitempty"`
+	Phase   session.Phase  `json:"phase"`
+	Since   time.Time      `json:"since"`
+	Problem string         `json:"problem,omitempty"`
+	// HoldSeconds and RestartSeconds are as agreed on.
+	HoldSeconds    float64 `json:"holdSeconds,omitempty"`
+	RestartSeconds uint16  `json:"restartSeconds,omitempty"`
+	Paths          int     `json:"paths"`
+	Sessions       uint64  `json:"sessions"`
+	Lost           uint64  `json:"lost"`
+	// Ignored counts UPDATE messages of the peer.
+	Ignored uint64 `json:"ignoredUpdates"`
+	// Missing are families that are configured and not announced.
+	Missing map[wire.Family]string `json:"missing,omitempty"`
+}
+
+// PathReport is one path.
+type PathReport struct {
+	Prefix  netip.Prefix `json:"prefix"`
+	Leaving bool         `json:"leaving,omitempty"`
+	Peers   []string     `json:"peers"` // that were told
+}
+
+// Report returns how things stood when they last changed.
+func (r *Reconciler) Report() Report { return *r.answer.Load() }
+
+func (r *Reconciler) statusOf(states map[string]session.State) *Report {
+	out := &Report{Node: r.docs.Seen(), Problem: r.docs.Problems.Condition().Message, Peers: []PeerReport{}, Paths: []PathReport{}}
+	if b := r.docs.Settings().BGP; b != nil {
+		out.AS, out.RouterID = b.AS, b.RouterID
+	}
+	for _, name := range r.names() {
+		st := states[name]
+		out.Peers = append(out.Peers, PeerReport{
+			Name: name, Address: st.Address, AS: st.PeerAS, Phase: phase(st), Since: st.Since, Problem: r.problem(name, st),
+			HoldSeconds: st.Hold.Seconds(), RestartSeconds: st.RestartSeconds, Paths: len(st.Sent),
+			Sessions: st.Sessions, Lost: st.Lost, Ignored: st.Ignored, Missing: st.Missing,
+		})
+	}
+	for _, p := range r.wanted.Paths {
+		peers := toldTo(p, states)
+		out.Paths = append(out.Paths, PathReport{Prefix: p.Prefix, Leaving: p.Leaving, Peers: slices.Clip(peers)})
+	}
+	return out
+}
+
+// phase of a peer without a session is idle.
+func phase(st session.State) session.Phase {
+	if st.Phase == "" {
+		return session.Idle
+	}
+	return st.Phase
+}

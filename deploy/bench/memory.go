@@ -4,9 +4,15 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vipod/vipod/deploy/bench/result"
+	"github.com/vipod/vipod/deploy/lab"
 )
 
 const (
@@ -32,13 +38,42 @@ func memory(ctx context.Context, m *measuring) error {
 	if err := m.idle(ctx); err != nil {
 		return err
 	}
-	if m.sys.name() != "vipod" || m.churn == 0 {
+	if m.sys.name() != result.Subject {
 		return m.empty(ctx, b)
 	}
-	if err := m.churnServices(ctx); err != nil {
+	if err := m.whole(ctx); err != nil {
 		return err
 	}
+	if m.churn != 0 {
+		if err := m.churnServices(ctx); err != nil {
+			return err
+		}
+	}
 	return m.empty(ctx, b)
+}
+
+// whole records the memory of a pod with all daemons.
+func (m *measuring) whole(ctx context.Context) error {
+	w, all := m.world, lab.DaemonNames()
+	rest := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(overARP, name) })
+	for _, node := range w.Nodes() {
+		if err := w.StartNode(ctx, node, rest...); err != nil {
+			return m.failed("all daemons", 0, err)
+		}
+	}
+	if err := pause(ctx, 2*announced); err != nil {
+		return err
+	}
+	for i, node := range w.Nodes() {
+		values, err := w.footprint(node, all)
+		if err := m.outcome("all daemons", i+1, values, err); err != nil {
+			return err
+		}
+		if err := w.StopNode(ctx, node, unix.SIGTERM, rest...); err != nil {
+			return m.failed("all daemons", 0, err)
+		}
+	}
+	return nil
 }
 
 // idle records memory and processor time, each node as a trial.
@@ -55,7 +90,7 @@ func (m *measuring) idle(ctx context.Context) error {
 		return err
 	}
 	for i, node := range m.world.Nodes() {
-		values, err := m.world.footprint(node)
+		values, err := m.world.footprint(node, m.world.sys.programs())
 		if err == nil {
 			var used []value
 			used, err = m.world.used(node, before[node], idleLook)
@@ -84,11 +119,11 @@ func (w *world) used(node string, before map[string]time.Duration, d time.Durati
 	return append(values, value{"processor time", "ms/s", total}), nil
 }
 
-// footprint is the memory of a node's programs.
-func (w *world) footprint(node string) ([]value, error) {
+// footprint is the memory of programs of a node.
+func (w *world) footprint(node string, programs []string) ([]value, error) {
 	var values []value
 	var total, alone float64
-	for _, name := range w.sys.programs() {
+	for _, name := range programs {
 		r, err := w.rollup(node, name)
 		if err != nil {
 			return nil, err
@@ -186,7 +221,7 @@ func (m *measuring) churnServices(ctx context.Context) error {
 	begin := time.Now()
 	for pause(churn, churnLook) == nil {
 		for _, node := range m.world.Nodes() {
-			values, err := m.world.footprint(node)
+			values, err := m.world.footprint(node, m.world.sys.programs())
 			if err != nil {
 				return m.failed("churn", 0, err)
 			}

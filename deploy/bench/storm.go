@@ -168,7 +168,7 @@ func (b *batch) rest(ctx context.Context, there chan int, count *atomic.Int64) e
 // heaviest brings the highest PSS of each node up to date, and the last.
 func (w *world) heaviest(peak, last map[string]float64) error {
 	for _, node := range w.Nodes() {
-		values, err := w.footprint(node)
+		values, err := w.footprint(node, w.sys.programs())
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/vipod/vipod/deploy/bench/result"
 	"github.com/vipod/vipod/deploy/lab"
 	"github.com/vipod/vipod/deploy/trial"
+	"github.com/vipod/vipod/shared/ownership"
 )
 
 // system is what gives VIPs to nodes: vipod or a peer. All that is measured is
@@ -64,11 +65,15 @@ func (b *bench) systems() []system {
 	return list
 }
 
+// overARP are the daemons that VIPs over ARP and NDP need; linkd, bgpd and
+// egressd are switched off, as where nobody asks for what they do.
+var overARP = []string{ownership.Elector, ownership.Vipd, ownership.Arpd, ownership.Metricsd}
+
 // vipod is the subject.
 type vipod struct{}
 
 func (vipod) name() string       { return result.Subject }
-func (vipod) programs() []string { return lab.DaemonNames() }
+func (vipod) programs() []string { return overARP }
 func (vipod) settings() string   { return "" }
 func (vipod) follows()           {}
 

@@ -32,12 +32,12 @@ func (p *parser) checkFeatures() error {
 func (p *parser) checkAddresses() error {
 	cp := &p.ControlPlane
 	switch {
-	case len(cp.Addresses) == 0:
+	case len(cp.Addresses) == 0 && len(cp.Names) == 0:
 		cp.Addresses = p.legacyAddress
 	case len(p.legacyAddress) > 0 && !slices.Equal(cp.Addresses, p.legacyAddress):
 		return errors.New("address, vip_address: both are given and they differ: want one of them")
 	}
-	if cp.Enabled && len(cp.Addresses) == 0 && !p.isGiven("address") && !p.isGiven("vip_address") {
+	if cp.Enabled && len(cp.Addresses) == 0 && len(cp.Names) == 0 && !p.isGiven("address") && !p.isGiven("vip_address") {
 		return errors.New("address: missing: cp_enable needs the address of the control plane's VIP")
 	}
 	return nil

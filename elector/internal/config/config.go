@@ -44,6 +44,8 @@ type Config struct {
 	// LoopbackGlobalScope gives addresses on lo global instead of host scope.
 	LoopbackGlobalScope bool
 
+	// NameMode says which addresses of a host name the control plane gets.
+	NameMode NameMode
 	// DHCPAttempts is after how many failures no DHCP server is asked any
 	// more, 0 for never.
 	DHCPAttempts int
@@ -86,6 +88,9 @@ type ControlPlane struct {
 	// Addresses are set without Enabled as well, where only other nodes
 	// serve the VIP: no Service gets one of them.
 	Addresses []netip.Addr
+	// Names are host names that stand for more of them, by the families of
+	// NameMode.
+	Names []string
 	// Port is where the API server listens on this node.
 	Port uint16
 	// LeaseNamespace and LeaseName name the Lease.

@@ -69,6 +69,7 @@ func defaults() Config {
 		Subnet:           Subnet{IPv4: 32, IPv6: 128},
 		Protocol:         248,
 		AnnounceInterval: time.Minute,
+		NameMode:         NameFirst,
 		LeaseDuration:    5 * time.Second,
 		RetryPeriod:      time.Second,
 		Mode:             ModeL2,
@@ -208,14 +209,14 @@ func TestParseErrors(t *testing.T) {
 			[]string{"bgp_peers (environment): peer 1: the part for multihop is neither true nor false; a password with a colon goes into a file"}},
 		{"control plane without address", input{env: env("cp_enable", "true")},
 			[]string{"address: missing: cp_enable needs the address of the control plane's VIP"}},
-		{"host name as address", input{env: env("cp_enable", "true", "address", "api.example.com")},
-			[]string{`address (environment): "api.example.com" is a host name: this build has VIPs with fixed addresses only`}},
+		{"no mode of names", input{env: env("dns_mode", "both")},
+			[]string{`dns_mode (environment): "both" is not allowed: want first, ipv4, ipv6 or dual`}},
 		{"DHCP as address", input{env: env("address", "0.0.0.0")},
 			[]string{`address (environment): "0.0.0.0" asks for DHCP, and the control plane needs a fixed address`}},
 		{"address with a prefix length", input{env: env("address", "198.51.100.9/24")},
 			[]string{`address (environment): "198.51.100.9/24" has a prefix length: want the address alone, and the length in vip_subnet`}},
 		{"address that is no address", input{env: env("address", "198.51.100.900")},
-			[]string{`address (environment): "198.51.100.900" is not allowed: want IP addresses with commas between`}},
+			[]string{`address (environment): "198.51.100.900" is not allowed: want addresses such as 198.51.100.7, or host names, with commas between`}},
 		{"multicast address", input{env: env("vip_address", "ff02::1")},
 			[]string{`vip_address (environment): "ff02::1" cannot be a VIP: it has a zone, or is IPv4-mapped, multicast, loopback or link-local`}},
 		{"two names, two addresses", input{env: env("address", "198.51.100.9", "vip_address", "198.51.100.8")},
@@ -274,5 +275,17 @@ func TestHostnameThatIsNoNodeNameIsAnError(t *testing.T) {
 	s.Hostname = func() (string, error) { return "", errors.New("no name") }
 	if _, err := Parse(s); err == nil || !strings.Contains(err.Error(), "vip_nodename: missing: no name") {
 		t.Error(err)
+	}
+}
+
+func TestAddressTakesHostNames(t *testing.T) {
+	c, err := input{env: env("cp_enable", "true", "address", "API.example.com.,198.51.100.9,api.example.com", "dns_mode", "dual")}.parse(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ControlPlane{Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.9")}, Names: []string{"api.example.com"}}
+	got := ControlPlane{Addresses: c.ControlPlane.Addresses, Names: c.ControlPlane.Names}
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" || c.NameMode != NameDual {
+		t.Errorf("mode %s, control plane (-want +got):\n%s", c.NameMode, diff)
 	}
 }

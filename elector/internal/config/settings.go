@@ -107,8 +107,8 @@ var sections = []section{
 			"Lease of the control plane's VIP; kube-vip's name, so that the two exclude each other."},
 	}},
 	{"Control plane", []setting{
-		{"address", "", []string{"address"}, "", addresses(func(r *raw) *[]netip.Addr { return &r.ControlPlane.Addresses }),
-			"The control plane's VIP: one address or more. No Service gets it."},
+		{"address", "", []string{"address"}, "", hosts(func(r *raw) *[]netip.Addr { return &r.ControlPlane.Addresses }, func(r *raw) *[]string { return &r.ControlPlane.Names }),
+			"The control plane's VIP: one address or more, or host names, which are followed. No Service gets it."},
 		{"vip_address", "", []string{"vip"}, "", addresses(func(r *raw) *[]netip.Addr { return &r.legacyAddress }),
 			"Old name of address."},
 		{"port", "", []string{"port"}, "6443", port(func(r *raw) *uint16 { return &r.ControlPlane.Port }),

@@ -273,7 +273,7 @@ func parseAddress(text string) (netip.Addr, error) {
 	case err != nil && strings.Contains(text, "/"):
 		return a, fmt.Errorf("%s has a prefix length: want the address alone, and the length in vip_subnet", Quote(text))
 	case err != nil && isSubdomain(strings.ToLower(strings.TrimSuffix(text, "."))) && strings.ContainsFunc(text, isLetter):
-		return a, fmt.Errorf("%s is a host name: this build has VIPs with fixed addresses only", Quote(text))
+		return a, fmt.Errorf("%s is a host name: want it in the setting address", Quote(text))
 	case err != nil:
 		return a, errNotAllowed
 	case a.IsUnspecified():

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vipod/vipod/elector/internal/config"
 	"github.com/vipod/vipod/elector/internal/kube"
+	"github.com/vipod/vipod/elector/internal/names"
 	"github.com/vipod/vipod/elector/internal/reconcile"
 	"github.com/vipod/vipod/shared/bootclock"
 	"github.com/vipod/vipod/shared/daemon"
@@ -81,7 +82,7 @@ func (e *Elector) Run(ctx context.Context, env *daemon.Env) error {
 	}
 	opts := reconcile.Options{
 		Log: log, Config: cfg, StateDir: env.StateDir, BootID: boot, API: cluster, Changed: changed,
-		Ask: asker(env.StateDir), UID: ownership.UID, Metrics: m,
+		Ask: asker(env.StateDir), UID: ownership.UID, Metrics: m, Query: names.System,
 	}
 	if cfg.ControlPlane.Enabled {
 		if opts.Healthy, err = kube.LocalHealth(cfg.ControlPlane.Health.Address, cfg.ControlPlane.Health.CAPath,

@@ -47,8 +47,6 @@ func requested(s *corev1.Service) ([]string, error) {
 func parse(text string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)
 	switch {
-	case err != nil && isHostName(text):
-		return a, errNotBuilt("is a host name, and this build serves fixed addresses only")
 	case err != nil:
 		return a, errAddress("is not an IP address")
 	case a.IsUnspecified():
@@ -76,14 +74,10 @@ var (
 	thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 )
 
-// errAddress and errNotBuilt are two reasons to refuse an address.
-type (
-	errAddress  string
-	errNotBuilt string
-)
+// errAddress is a reason to refuse an address.
+type errAddress string
 
-func (e errAddress) Error() string  { return string(e) }
-func (e errNotBuilt) Error() string { return string(e) }
+func (e errAddress) Error() string { return string(e) }
 
 // isHostName says whether text may be a DNS name: letters, digits, dashes and
 // dots, with a letter among them.
@@ -129,19 +123,20 @@ func (p *planner) giveAddresses(s *service) {
 			p.askDHCP(s, text)
 			continue
 		}
+		if isHostName(text) {
+			p.giveName(s, text)
+			continue
+		}
 		a, err := parse(text)
 		if err == nil {
 			err = p.allowed(s, a)
 		}
-		var notBuilt errNotBuilt
 		var inUse errInUse
 		switch {
 		case err == nil:
 			if !slices.Contains(s.addresses, a) {
 				s.addresses = append(s.addresses, a)
 			}
-		case errors.As(err, &notBuilt):
-			p.refuse(s, ReasonNotSupported, "address %s is refused: it %v", config.Quote(text), err)
 		case errors.As(err, &inUse):
 			p.refuse(s, ReasonAddressInUse, "address %s is refused: %v", a, err)
 		default:

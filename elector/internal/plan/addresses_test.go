@@ -54,7 +54,6 @@ func TestAddressesOfAService(t *testing.T) {
 
 func TestRefusedAddresses(t *testing.T) {
 	for _, test := range []struct{ name, address, reason, why string }{
-		{"a host name", "web.example.com", ReasonNotSupported, "is a host name, and this build serves fixed addresses only"},
 		{"DHCP misspelt", "0:0::0", ReasonAddressRefused, "asks for DHCP in a way that is not 0.0.0.0 or ::"},
 		{"too many octets", "198.51.100.1.1", ReasonAddressRefused, "is not an IP address"},
 		{"leading zero", "198.51.100.080", ReasonAddressRefused, "is not an IP address"},

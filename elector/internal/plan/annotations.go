@@ -20,6 +20,7 @@ const (
 	annotationHostname     = "kube-vip.io/loadbalancerHostname"
 	annotationBroadcast    = "kube-vip.io/dhcp-broadcast"
 	annotationRPFilter     = "kube-vip.io/rp_filter"
+	annotationDDNS         = "kube-vip.io/ddns"
 )
 
 // withoutEffect are annotations that ask for what this build does not have;

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"net/netip"
 	"slices"
 
 	"github.com/vipod/vipod/elector/internal/config"
@@ -21,8 +20,16 @@ func (p *planner) controlPlane() *VIP {
 		Key: schema.ControlPlaneKey, Kind: schema.KindControlPlane, Group: NoGroup,
 		Candidates: p.controlPlaneNodes(),
 	}
-	for _, ip := range slices.SortedFunc(slices.Values(c.ControlPlane.Addresses), netip.Addr.Compare) {
+	p.out.Names = append(p.out.Names, c.ControlPlane.Names...)
+	addresses := controlPlaneAddresses(p.in)
+	if len(addresses) == 0 {
+		v.Why = "the name of the control plane's VIP stands for no address yet"
+	}
+	for _, ip := range addresses {
 		a, why := p.links.place(ip, c.Interface)
+		if !slices.Contains(c.ControlPlane.Addresses, ip) {
+			a.Source = schema.SourceDNS
+		}
 		v.Addresses = append(v.Addresses, a)
 		if v.Why == "" {
 			v.Why = why

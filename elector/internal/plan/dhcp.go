@@ -53,7 +53,7 @@ func (p *planner) giveLink(s *service) {
 	s.dhcp.RPFilter = p.rpFilter(s)
 	d := s.dhcp.DHCP
 	d.Broadcast = isTrue(s.Service, annotationBroadcast)
-	d.Hostname = p.hostname(s)
+	d.Hostname = cmp.Or(p.hostname(s), d.Hostname)
 	d.Requested = p.requestedAddresses(s)
 	s.addresses = append(s.addresses, s.token())
 	for _, l := range p.in.Leases[schema.Key(s.Namespace, s.Name)] {
@@ -101,7 +101,8 @@ func linkNames(services []*service) map[string]*nameUse {
 	n := map[string]*nameUse{}
 	for _, s := range services {
 		items, err := requested(s.Service)
-		if err != nil || !slices.ContainsFunc(items, asksDHCP) {
+		byName := isTrue(s.Service, annotationDDNS) && slices.ContainsFunc(items, isHostName)
+		if err != nil || !byName && !slices.ContainsFunc(items, asksDHCP) {
 			continue
 		}
 		name := macvlanName(s)

@@ -273,6 +273,14 @@ func (s *service) vip(placed map[netip.Addr]placement) VIP {
 			v.Addresses = append(v.Addresses, placed[ip].Address)
 		}
 	}
+	for i := range v.Addresses {
+		if s.named[v.Addresses[i].IP] {
+			v.Addresses[i].Source = schema.SourceDNS
+		}
+	}
 	v.Links, v.Token = s.linkSpecs(placed), s.token()
+	if len(s.named) > 0 {
+		v.Pin = s.pin()
+	}
 	return v
 }

@@ -143,4 +143,6 @@ func (p *planner) sort() {
 	slices.SortStableFunc(p.out.Refusals, func(a, b Refusal) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+	slices.Sort(p.out.Names)
+	p.out.Names = slices.Compact(p.out.Names)
 }

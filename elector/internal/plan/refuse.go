@@ -18,6 +18,7 @@ const (
 	ReasonLeaseNameRefused = "LeaseNameRefused"
 	ReasonLinkRefused      = "LinkRefused"
 	ReasonAttributeRefused = "AttributeRefused"
+	ReasonNameUnresolved   = "NameUnresolved"
 	ReasonNotSupported     = "NotSupported"
 	ReasonEgressRefused    = "EgressRefused"
 	ReasonEgressConflict   = "EgressConflict"
@@ -60,7 +61,7 @@ type forbidden struct {
 // Service can take over another one's inside of the cluster.
 func newForbidden(in Input) forbidden {
 	f := forbidden{whose: make(map[netip.Addr]string, len(in.Services)), cidrs: in.Config.Services.CIDRs}
-	for _, a := range in.Config.ControlPlane.Addresses {
+	for _, a := range controlPlaneAddresses(in) {
 		f.add(a, "is the VIP of the control plane")
 	}
 	for _, a := range in.APIServers {

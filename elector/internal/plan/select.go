@@ -32,6 +32,8 @@ type service struct {
 	// readyElsewhere says that there is any.
 	readyNodes     []string
 	readyElsewhere bool
+	// named are the addresses that names stand for.
+	named map[netip.Addr]bool
 }
 
 // path returns namespace/name, for people.

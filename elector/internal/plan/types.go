@@ -8,6 +8,7 @@ import (
 
 	"github.com/vipod/vipod/elector/internal/claim"
 	"github.com/vipod/vipod/elector/internal/config"
+	"github.com/vipod/vipod/elector/internal/names"
 	"github.com/vipod/vipod/shared/schema"
 )
 
@@ -30,6 +31,8 @@ type Input struct {
 	// Linked are the VIPs, by key, that have their links from linkd already:
 	// they stay while it is away.
 	Linked map[string]bool
+	// Names are what host names stand for, those that were asked for.
+	Names map[string]names.Answer
 	// Leases are what DHCP servers lent to this node for VIPs, by key.
 	Leases map[string][]schema.Lease
 	// NoEgressd says why egressd cannot be relied on here, "" if it can.
@@ -58,6 +61,8 @@ type Output struct {
 	// Groups are the units of ownership among them.
 	Groups   []claim.Group
 	Refusals []Refusal
+	// Names are the host names in the place of addresses, sorted.
+	Names []string
 	// ControlPlane is nil where it is switched off.
 	ControlPlane *VIP
 	// Egress is what leaves this node with a Service's VIP, by key.
@@ -84,6 +89,9 @@ type VIP struct {
 	// Token is what is claimed for a link whose addresses DHCP servers lend
 	// (claim.Token); invalid for a VIP without such.
 	Token netip.Addr
+	// Pin is what is claimed besides the addresses of names: nodes that know
+	// other addresses for them agree by it on one owner.
+	Pin netip.Addr
 	// Eligible says whether this node can serve the VIP and all that must
 	// live with it; Why says in one sentence why not.
 	Eligible bool

@@ -39,11 +39,14 @@ func (p *planner) acceptVLAN(s *service) bool {
 // place returns where on this node an address of the Service goes, or what its
 // token stands for, and why this node cannot serve it there.
 func (p *planner) place(s *service, ip netip.Addr, want string) (schema.Address, string) {
-	if s.vlan == nil && s.dhcp == nil {
+	if s.vlan == nil && s.dhcp == nil && !claim.IsToken(ip) {
 		return p.links.place(ip, want)
 	}
 	if lent, ok := s.lent[ip]; ok {
 		return p.placeLent(s, lent), ""
+	}
+	if ip == s.pin() {
+		return schema.Address{IP: ip}, "" // where its addresses are decides
 	}
 	if s.vlan == nil && !claim.IsToken(ip) {
 		return p.links.place(ip, want)

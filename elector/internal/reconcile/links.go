@@ -151,6 +151,9 @@ func claims(v *plan.VIP) []netip.Addr {
 	if v.Token.IsValid() {
 		list = append(list, v.Token)
 	}
+	if v.Pin.IsValid() {
+		list = append(list, v.Pin)
+	}
 	return list
 }
 

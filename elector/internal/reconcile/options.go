@@ -13,6 +13,7 @@ import (
 	"github.com/vipod/vipod/elector/internal/claim"
 	"github.com/vipod/vipod/elector/internal/config"
 	"github.com/vipod/vipod/elector/internal/kube"
+	"github.com/vipod/vipod/elector/internal/names"
 	"github.com/vipod/vipod/shared/trigger"
 )
 
@@ -51,6 +52,8 @@ type Options struct {
 	Changed *trigger.Trigger
 	// Ask returns nil when the named daemon answers that it is well.
 	Ask func(ctx context.Context, daemon string) error
+	// Query asks for the addresses of a host name.
+	Query names.Query
 	// Healthy returns nil when the API server on this node is well; nil
 	// without a control plane's VIP.
 	Healthy func(ctx context.Context) error

@@ -49,10 +49,12 @@ func (r *Reconciler) replan(now time.Duration) {
 	r.out = plan.Plan(plan.Input{
 		Config: r.Config, Services: r.API.Services(), Slices: r.API.Slices(), Nodes: list,
 		Links: r.reports.vipdDaemon.Links, APIServers: r.apiServers(), Healthy: r.well,
+		Names: r.names.Answers(),
 		Linkd: r.linkdWhy, Linked: r.linked(), Leases: leases(r.reports.links, r.BootID),
 		NoEgressd: r.noEgressd,
 	})
 	r.networks = r.out.Internal
+	r.names.Want(r.out.Names)
 	r.planned++
 	r.byKey = make(map[string]*plan.VIP, len(r.out.VIPs))
 	for i := range r.out.VIPs {

@@ -9,6 +9,7 @@ import (
 	"github.com/vipod/vipod/elector/internal/claim"
 	"github.com/vipod/vipod/elector/internal/config"
 	"github.com/vipod/vipod/elector/internal/intent"
+	"github.com/vipod/vipod/elector/internal/names"
 	"github.com/vipod/vipod/shared/bootclock"
 	"github.com/vipod/vipod/shared/daemon"
 	"github.com/vipod/vipod/shared/ownership"
@@ -33,6 +34,7 @@ type Reconciler struct {
 
 	vipd, arpd *gate // arpd is bgpd's in BGP mode, nil in routing-table mode
 	linkd      *gate
+	names      *names.Follower
 	linkdWhy   string // it cannot be relied on, "" if it can
 	linkdGone  bool
 	egressd    *gate
@@ -89,6 +91,7 @@ func New(opts Options) (*Reconciler, error) {
 		status:     newPublisher(opts), observe: newObserve(),
 	}
 	r.vipd, r.arpd = newGates(timing.Duration, timing.Renew)
+	r.names = names.New(opts.Query, opts.Changed.Fire)
 	r.linkd = &gate{daemon: ownership.Linkd, patience: timing.Duration}
 	r.egressd = &gate{daemon: ownership.Egressd, patience: timing.Duration}
 	r.arpd.daemon = announcer(cfg.Mode)
@@ -151,6 +154,7 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 	r.followPeers(work)
 	r.followGates(work)
 	go r.status.run(work)
+	go r.names.Run(work)
 	go r.teller.run(work)
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -37,7 +37,8 @@ func TestE2EHostileServicesAreRefusedWithAnEvent(t *testing.T) {
 		{"service-cidr", freeClusterIP, []string{"AddressRefused", "Service CIDR"}},
 		{"loopback", "127.0.0.1", []string{"AddressRefused", "loopback"}},
 		{"multicast", "ff02::1", []string{"AddressRefused", "multicast"}},
-		{"unspecified", "0.0.0.0", []string{"NotSupported", "0.0.0.0"}},
+		// It asks for an address by DHCP, and here nobody gives one.
+		{"unspecified", "0.0.0.0", []string{"DHCPNoServer", "eth0"}},
 		{"malformed", "198.51.100.256", []string{"AddressRefused", "not an IP address"}},
 		{"control-characters", "\x1b[2J\r\n\x00198.51.100.1", []string{"AddressRefused", `\x1b[2J`}},
 		{"huge", strings.Repeat("1", annotationsMax-1024), []string{"TooManyAddresses", "bytes"}},

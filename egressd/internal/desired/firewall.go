@@ -73,7 +73,11 @@ func (w *Wanted) balance(in Input) {
 		for _, a := range vip.Addresses {
 			if family(a.IP) == f {
 				t.Put(plan.Frontends+f, Socket(netip.AddrPortFrom(a.IP, vip.Balance.Port)), "")
+				t.Put(plan.FrontPorts+f, itoa(int(vip.Balance.Port)), "")
 			}
+		}
+		for _, b := range backends {
+			t.Put(plan.Backends+f, Socket(b), "")
 		}
 		for i := range plan.SlotCount {
 			t.Put(plan.Slots+f, itoa(i), Socket(backends[i%len(backends)]))

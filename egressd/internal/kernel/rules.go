@@ -131,8 +131,14 @@ func firewallChains() []chain {
 //	  daddr . tcp dport in frontends: dnat to slots[numgen random mod 128]
 //	}
 //	chain back {               # postrouting, so that answers come back this way
-//	  ct status dnat, ct original daddr . dport in frontends, oif not lo: masquerade
+//	  ct status dnat, oif not lo, ct original proto-dst in frontports,
+//	  daddr . tcp dport in backends: masquerade
 //	}
+//
+// The original destination itself cannot be asked for in a way that nft can
+// print. Its port and the backend together can mean one other thing, a
+// connection to the Service kubernetes where that has the same port: then a
+// pod's connection to an API server on another node has the node as its source.
 func balanceChains() []chain {
 	nat := func(name string, hook *nftables.ChainHook, priority int) chain {
 		return chain{name: name, kind: nftables.ChainTypeNAT, hook: hook, priority: priority}
@@ -144,15 +150,16 @@ func balanceChains() []chain {
 	for _, f := range families {
 		forward := join(f.is(), match{l4proto(reg0), equal(unix.IPPROTO_TCP),
 			f.destination(reg0), dport(f.behind), in(plan.Frontends + f.suffix),
-			&expr.Numgen{Register: reg0, Modulus: plan.SlotCount, Type: unix.NFT_NG_RANDOM},
-			mapped(plan.Slots+f.suffix, reg0, reg0),
-			&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.nfproto), RegAddrMin: reg0, RegProtoMin: f.behind, Specified: true},
+			&expr.Numgen{Register: 1, Modulus: plan.SlotCount, Type: unix.NFT_NG_RANDOM},
+			mapped(plan.Slots+f.suffix, 1, 1),
+			&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.nfproto), RegAddrMin: 1, RegProtoMin: f.behind},
 		})
 		list[0].rules = append(list[0].rules, forward)
 		list[1].rules = append(list[1].rules, forward)
 		list[2].rules = append(list[2].rules, join(f.is(), ctHas(expr.CtKeySTATUS, statusDstNAT), notLoopback(), match{
-			&expr.Ct{Key: expr.CtKeyDST, Register: reg0}, &expr.Ct{Key: expr.CtKeyPROTODST, Register: f.behind},
-			in(plan.Frontends + f.suffix), &expr.Masq{},
+			&expr.Ct{Key: expr.CtKeyPROTODST, Register: reg0}, in(plan.FrontPorts + f.suffix),
+			f.destination(reg0), dport(f.behind), in(plan.Backends + f.suffix),
+			&expr.Masq{},
 		}))
 	}
 	return list

@@ -72,6 +72,8 @@ var shapes = map[plan.Kind][]setSpec{
 		perFamily(plan.Open, fields(addr4, proto, port), fields(addr6, proto, port), nil, nil)),
 	plan.Balance: concat(
 		perFamily(plan.Frontends, fields(addr4, port), fields(addr6, port), nil, nil),
+		perFamily(plan.FrontPorts, fields(port), fields(port), nil, nil),
+		perFamily(plan.Backends, fields(addr4, port), fields(addr6, port), nil, nil),
 		perFamily(plan.Slots, fields(mark), fields(mark), fields(addr4, port), fields(addr6, port))),
 }
 

@@ -76,6 +76,10 @@ const (
 const (
 	// Frontends has VIPs and their ports.
 	Frontends = "frontends"
+	// FrontPorts has the ports of frontends.
+	FrontPorts = "frontports"
+	// Backends has what slots map to.
+	Backends = "backends"
 	// Slots maps 0 to SlotCount-1 to backends.
 	Slots = "slots"
 )

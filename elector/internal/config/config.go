@@ -96,6 +96,17 @@ type ControlPlane struct {
 	// LeaseNamespace and LeaseName name the Lease.
 	LeaseNamespace, LeaseName string
 	Health                    Health
+	Balance                   Balance
+}
+
+// Balance says whether connections to the control plane's VIP are spread over
+// all API servers.
+type Balance struct {
+	Enabled bool
+	// Port is the VIP's.
+	Port uint16
+	// Interval is the time between two questions to each API server.
+	Interval time.Duration
 }
 
 // Health says how the local API server is tested.

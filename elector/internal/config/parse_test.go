@@ -77,7 +77,8 @@ func defaults() Config {
 		BGP:              BGP{AS: 65000, Hold: 30 * time.Second, Keepalive: 10 * time.Second, Restart: 2 * time.Minute, Retry: 5 * time.Second},
 		ControlPlane: ControlPlane{
 			Port: 6443, LeaseNamespace: "kube-system", LeaseName: "plndr-cp-lock",
-			Health: Health{Period: 5 * time.Second, Timeout: 3 * time.Second, FailureThreshold: 3},
+			Health:  Health{Period: 5 * time.Second, Timeout: 3 * time.Second, FailureThreshold: 3},
+			Balance: Balance{Port: 6443, Interval: time.Second},
 		},
 		Services: Services{Enabled: true, Class: "kube-vip.io/kube-vip-class", ClassLegacy: true},
 	}
@@ -105,6 +106,7 @@ func TestParse(t *testing.T) {
 				Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.9"), netip.MustParseAddr("2001:db8::9")},
 				Health: Health{Address: "https://127.0.0.1:6443/livez", Period: 500 * time.Millisecond,
 					Timeout: 3 * time.Second, FailureThreshold: 3, CAPath: "/ca.crt"},
+				Balance: Balance{Port: 6443, Interval: time.Second},
 			}
 			c.NodeName, c.Interface, c.Subnet = "cp-1", "eth0", Subnet{IPv4: 24, IPv6: 64}
 			c.LeaseDuration, c.RetryPeriod, c.Namespace = 15*time.Second, 2*time.Second, "vips"
@@ -153,6 +155,14 @@ func TestParse(t *testing.T) {
 			func(c *Config) { c.Subnet = Subnet{IPv4: 24, IPv6: 128} }},
 		{"the pod's namespace", input{env: env(), files: map[string]string{namespaceFile: "vips\n"}},
 			func(c *Config) { c.Namespace, c.ControlPlane.LeaseNamespace = "vips", "vips" }},
+		{"load balancing", input{env: env("lb_enable", "true", "lb_port", "443", "lb_fwdmethod", "local", "backend_health_check_interval", "5")},
+			func(c *Config) { c.ControlPlane.Balance = Balance{Enabled: true, Port: 443, Interval: 5 * time.Second} }},
+		{"egress and firewall", input{env: env("egress_podcidr", "203.0.113.0/25,2001:db8:0:2::/64", "enable_service_security", "true", "egress_clean", "true")},
+			func(c *Config) {
+				c.Egress.PodCIDRs = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/25"), netip.MustParsePrefix("2001:db8:0:2::/64")}
+				c.Services.Firewall = true
+				c.Notices = []string{"egress_clean: " + alwaysClean}
+			}},
 		{"modes that are off", input{env: env("bgp_enable", "false", "vip_wireguard", "0", "lb_enable", "F", "health_check_port", "0",
 			"mirror_dest_interface", "", "vip_leaderelectiontype", "kubernetes", "vip_leaseannotations", "{}")}, func(*Config) {}},
 		{"settings without effect are told once a reason", input{env: env("zebra_url", "x", "zebra_version", "6", "svc_leasename", "x")},
@@ -231,6 +241,8 @@ func TestParseErrors(t *testing.T) {
 			[]string{`vip_arpRate (environment): "100" is not allowed: want milliseconds, or a duration such as 1500ms, 500ms to 1h0m0s`}},
 		{"two intervals", input{env: env("vip_arpRate", "3000", "vipod_announce_interval", "60")},
 			[]string{"vip_arpRate, vipod_announce_interval: both are given: want one of them"}},
+		{"forwarding method of IPVS", input{env: env("lb_fwdmethod", "tunnel")},
+			[]string{`lb_fwdmethod (environment): "tunnel" is not allowed: want nftables, local or masquerade: this build has no IPVS, so no tunnel, directroute or bypass`}},
 		{"unknown daemon", input{env: env("vipod_components", "vipd,natd")},
 			[]string{`vipod_components (environment): "vipd,natd" is not allowed: want names of daemons with commas between: elector, vipd, linkd, arpd, bgpd, egressd, metricsd`}},
 		{"no such file", input{env: env("config_file", "/nowhere")},

@@ -142,6 +142,7 @@ var sections = []section{
 	}},
 	{"DHCP and names", dhcpSettings},
 	{"BGP and routing table", routed},
+	{"Control-plane load balancing", balance},
 	{"Egress and firewall", egress},
 	{"Accepted without effect", accepted},
 	{"Not in this build", unbuilt},

@@ -1,6 +1,9 @@
 package config
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // egress are the settings of what egressd does for Services.
 var egress = []setting{
@@ -8,4 +11,28 @@ var egress = []setting{
 		"The cluster's networks of pods, which a Service's VIP does not go to as a source; with auto those of all Nodes' spec.podCIDRs."},
 	{"enable_service_security", "", []string{"onlyAllowTrafficServicePorts"}, "false", boolean(func(r *raw) *bool { return &r.Services.Firewall }),
 		"Drop what comes to a Service's VIP on other ports than the Service's. ICMP passes."},
+}
+
+// balance are the settings of control-plane load balancing.
+var balance = []setting{
+	{"lb_enable", "", []string{"enableLoadBalancer"}, "false", boolean(func(r *raw) *bool { return &r.ControlPlane.Balance.Enabled }),
+		"Spread connections to the control plane's VIP over the API servers of all ready Nodes labelled node-role.kubernetes.io/control-plane. Needs egressd."},
+	{"lb_port", "", []string{"lbPort"}, "6443", port(func(r *raw) *uint16 { return &r.ControlPlane.Balance.Port }),
+		"Port of the VIP whose connections are spread."},
+	{"lb_fwdmethod", "", []string{"lbForwardingMethod"}, "nftables", method(),
+		"How: by nftables with masquerading, for which local and masquerade are kube-vip's names. There is no IPVS in this build."},
+	{"backend_health_check_interval", "", nil, "1", duration(func(r *raw) *time.Duration { return &r.ControlPlane.Balance.Interval }, time.Second, 100*time.Millisecond),
+		"Time between two questions to each API server; two answers against what is thought of it change that. kube-vip's default is 5 s."},
+}
+
+// method is what lb_fwdmethod may be: what an API server's answer through this
+// node amounts to.
+func method() value {
+	return value{allowed: "nftables, local or masquerade: this build has no IPVS, so no tunnel, directroute or bypass", set: func(_ *raw, text string) error {
+		switch text {
+		case "nftables", "local", "masquerade":
+			return nil
+		}
+		return errNotAllowed
+	}}
 }

@@ -49,7 +49,6 @@ func idleBool(reason string) value {
 // Reasons for which settings change nothing.
 const (
 	noZebra     = "no effect without BGP through FRR, which this build does not have"
-	noLB        = "no effect without control-plane load balancing, which this build does not have"
 	alwaysNft   = "no effect: egress is always nftables'"
 	neverInside = "no effect: what stays inside of the cluster keeps its source unless the Service's annotation vipod.io/egress-internal asks otherwise"
 	alwaysClean = "no effect: egressd adopts what it finds and removes what no Service wants"

@@ -82,7 +82,7 @@ func (e *Elector) Run(ctx context.Context, env *daemon.Env) error {
 	}
 	opts := reconcile.Options{
 		Log: log, Config: cfg, StateDir: env.StateDir, BootID: boot, API: cluster, Changed: changed,
-		Ask: asker(env.StateDir), UID: ownership.UID, Metrics: m, Query: names.System,
+		Ask: asker(env.StateDir), Server: kube.ServerHealth(), UID: ownership.UID, Metrics: m, Query: names.System,
 	}
 	if cfg.ControlPlane.Enabled {
 		if opts.Healthy, err = kube.LocalHealth(cfg.ControlPlane.Health.Address, cfg.ControlPlane.Health.CAPath,

@@ -6,10 +6,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strconv"
+	"time"
 )
 
 // LocalHealth returns a question that is answered with nil while the API
@@ -67,6 +70,27 @@ func loopbackHealth(port uint16) func(context.Context) error {
 	}
 }
 
+// ServerHealth returns a question that is answered with nil while the API
+// server at an address is well. It keeps one connection to each. Nothing
+// secret is sent, and whoever connects through the VIP checks the server's
+// certificate himself: here it does not matter. A server that refuses
+// anonymous questions is well enough to refuse.
+func ServerHealth() func(ctx context.Context, server netip.AddrPort) error {
+	client := healthClient(nil)
+	client.Transport = &http.Transport{
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, // #nosec G402 see above
+		MaxIdleConnsPerHost: 1, MaxConnsPerHost: 1, IdleConnTimeout: time.Minute,
+	}
+	return func(ctx context.Context, server netip.AddrPort) error {
+		url := "https://" + server.String() + "/readyz"
+		code, err := get(ctx, client, url)
+		if err == nil && code != http.StatusOK && code != http.StatusUnauthorized && code != http.StatusForbidden {
+			err = fmt.Errorf("asking for %s: answer %d", url, code)
+		}
+		return err
+	}
+}
+
 // healthClient makes a new connection per question: a kept one would hide a
 // server that no longer accepts any.
 func healthClient(config *tls.Config) *http.Client {
@@ -85,5 +109,7 @@ func get(ctx context.Context, client *http.Client, url string) (code int, err er
 	if err != nil {
 		return 0, fmt.Errorf("asking for %s: %w", url, err)
 	}
-	return resp.StatusCode, resp.Body.Close()
+	// Read to its end, so that the connection can be kept.
+	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16))
+	return resp.StatusCode, errors.Join(err, resp.Body.Close())
 }

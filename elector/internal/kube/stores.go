@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -75,5 +76,6 @@ func stripSlice(s *discoveryv1.EndpointSlice) {
 func stripNode(n *corev1.Node, annotations string) {
 	stripMetaBut(n, annotations)
 	n.Spec = corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs}
-	n.Status = corev1.NodeStatus{Addresses: n.Status.Addresses}
+	n.Status = corev1.NodeStatus{Addresses: n.Status.Addresses, Conditions: slices.DeleteFunc(n.Status.Conditions,
+		func(c corev1.NodeCondition) bool { return c.Type != corev1.NodeReady })}
 }

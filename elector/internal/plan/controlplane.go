@@ -47,7 +47,37 @@ func (p *planner) controlPlane() *VIP {
 		v.Why = "the API server on this node does not answer"
 	}
 	v.Eligible = v.Why == ""
+	v.Balance = p.balance()
 	return v
+}
+
+// balance returns where connections to the VIP go, nil where that is switched
+// off: to the API servers of the labelled Nodes that are ready, as far as they
+// are well. The VIP itself is none, although a Node may report it.
+func (p *planner) balance() *schema.Balance {
+	c := p.in.Config.ControlPlane
+	if !c.Balance.Enabled {
+		return nil
+	}
+	for _, n := range p.in.Nodes {
+		if !n.ControlPlane || !n.Ready {
+			continue
+		}
+		for _, ip := range n.Internal {
+			if !slices.Contains(c.Addresses, ip) {
+				p.out.Backends = append(p.out.Backends, netip.AddrPortFrom(ip, c.Port))
+			}
+		}
+	}
+	slices.SortFunc(p.out.Backends, netip.AddrPort.Compare)
+	p.out.Backends = slices.Compact(p.out.Backends)
+	b := &schema.Balance{Port: c.Balance.Port, Backends: []netip.AddrPort{}}
+	for _, server := range p.out.Backends {
+		if p.in.Up[server] {
+			b.Backends = append(b.Backends, server)
+		}
+	}
+	return b
 }
 
 const labelControlPlane = "node-role.kubernetes.io/control-plane"

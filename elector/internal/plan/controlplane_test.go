@@ -1,12 +1,38 @@
 package plan
 
 import (
+	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vipod/vipod/shared/schema"
 )
+
+func TestConnectionsAreSpreadOverReadyNodesThatAnswer(t *testing.T) {
+	in := world()
+	in.Config.ControlPlane.Enabled, in.Config.ControlPlane.Port = true, 6443
+	in.Config.ControlPlane.Addresses = addrs("198.51.100.9")
+	for i := range in.Nodes {
+		in.Nodes[i].ControlPlane, in.Nodes[i].Ready = true, i != 1
+		in.Nodes[i].Internal = append(in.Nodes[i].Addresses, addrs("198.51.100.9")...)
+	}
+	if v := Plan(in).ControlPlane; v.Balance != nil {
+		t.Errorf("switched off, but %v", v.Balance)
+	}
+	in.Config.ControlPlane.Balance.Enabled, in.Config.ControlPlane.Balance.Port = true, 443
+	server := netip.MustParseAddrPort
+	in.Up = map[netip.AddrPort]bool{server("198.51.100.3:6443"): true, server("[2001:db8::1]:6443"): true, server("198.51.100.2:6443"): true}
+	out := Plan(in)
+	want := []netip.AddrPort{server("198.51.100.1:6443"), server("198.51.100.3:6443"), server("[2001:db8::1]:6443"), server("[2001:db8::3]:6443")}
+	if !slices.Equal(want, out.Backends) {
+		t.Errorf("asked are %v, want %v", out.Backends, want)
+	}
+	if b := out.ControlPlane.Balance; b.Port != 443 || !slices.Equal(b.Backends, []netip.AddrPort{server("198.51.100.3:6443"), server("[2001:db8::1]:6443")}) {
+		t.Errorf("spread over %v", b)
+	}
+}
 
 func TestControlPlane(t *testing.T) {
 	for _, test := range []struct {

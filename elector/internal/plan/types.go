@@ -35,6 +35,8 @@ type Input struct {
 	Names map[string]names.Answer
 	// Leases are what DHCP servers lent to this node for VIPs, by key.
 	Leases map[string][]schema.Lease
+	// Up are the API servers that are well.
+	Up map[netip.AddrPort]bool
 	// NoEgressd says why egressd cannot be relied on here, "" if it can.
 	NoEgressd string
 }
@@ -48,6 +50,10 @@ type Node struct {
 	ControlPlane bool
 	// Addresses are the IP addresses of its status.
 	Addresses []netip.Addr
+	// Ready: its condition of that name is True.
+	Ready bool
+	// Internal are those of Addresses that are its InternalIPs.
+	Internal []netip.Addr
 	// PodCIDRs are the networks of its pods.
 	PodCIDRs []netip.Prefix
 	// Labels and Annotations are those of this node alone.
@@ -65,6 +71,9 @@ type Output struct {
 	Names []string
 	// ControlPlane is nil where it is switched off.
 	ControlPlane *VIP
+	// Backends are the API servers over which connections to the control
+	// plane's VIP may be spread, well or not.
+	Backends []netip.AddrPort
 	// Egress is what leaves this node with a Service's VIP, by key.
 	Egress []*schema.Egress
 	// Internal are the cluster's own networks.

@@ -58,6 +58,9 @@ type Options struct {
 	// without a control plane's VIP.
 	Healthy func(ctx context.Context) error
 	// UID returns a daemon's uid, as ownership.UID does.
-	UID     func(daemon string) int
+	UID func(daemon string) int
+	// Server asks the API server at an address whether it is well; needed where
+	// connections are spread.
+	Server  func(ctx context.Context, server netip.AddrPort) error
 	Metrics *Metrics
 }

@@ -51,10 +51,11 @@ func (r *Reconciler) replan(now time.Duration) {
 		Links: r.reports.vipdDaemon.Links, APIServers: r.apiServers(), Healthy: r.well,
 		Names: r.names.Answers(),
 		Linkd: r.linkdWhy, Linked: r.linked(), Leases: leases(r.reports.links, r.BootID),
-		NoEgressd: r.noEgressd,
+		NoEgressd: r.noEgressd, Up: r.backends.up(),
 	})
 	r.networks = r.out.Internal
 	r.names.Want(r.out.Names)
+	r.backends.follow(r.work, r.out.Backends)
 	r.planned++
 	r.byKey = make(map[string]*plan.VIP, len(r.out.VIPs))
 	for i := range r.out.VIPs {
@@ -113,7 +114,13 @@ func nodes(list []*corev1.Node, own string) []plan.Node {
 		for _, a := range n.Status.Addresses {
 			if ip, err := netip.ParseAddr(a.Address); err == nil { // names are addresses, too
 				node.Addresses = append(node.Addresses, ip.Unmap())
+				if a.Type == corev1.NodeInternalIP {
+					node.Internal = append(node.Internal, ip.Unmap())
+				}
 			}
+		}
+		for _, c := range n.Status.Conditions {
+			node.Ready = node.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		}
 		for _, text := range n.Spec.PodCIDRs {
 			if p, err := netip.ParsePrefix(text); err == nil && !p.Addr().Is4In6() {

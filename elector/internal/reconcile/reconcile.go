@@ -39,6 +39,8 @@ type Reconciler struct {
 	linkdGone  bool
 	egressd    *gate
 	bgp        bgpSide
+	backends   *backends
+	work       context.Context // of what the loop starts
 	health     asked
 	files      *trigger.Trigger // another daemon's file may have changed
 	gates      *trigger.Trigger // a daemon or the local API server changed its answer
@@ -94,6 +96,13 @@ func New(opts Options) (*Reconciler, error) {
 	r.names = names.New(opts.Query, opts.Changed.Fire)
 	r.linkd = &gate{daemon: ownership.Linkd, patience: timing.Duration}
 	r.egressd = &gate{daemon: ownership.Egressd, patience: timing.Duration}
+	r.backends = &backends{
+		log: opts.Log, ask: opts.Server, every: cfg.ControlPlane.Balance.Interval,
+		timeout: max(cfg.ControlPlane.Balance.Interval, time.Second), changed: opts.Changed, known: map[netip.AddrPort]*backend{},
+	}
+	if doc := previous.VIPs[schema.ControlPlaneKey]; doc.Balance != nil {
+		r.backends.presume(doc.Balance.Backends)
+	}
 	r.arpd.daemon = announcer(cfg.Mode)
 	r.bgp.current = previous.BGP
 	if cfg.Mode != config.ModeBGP {
@@ -141,6 +150,7 @@ func (r *Reconciler) resume(now time.Duration, previous intent.Previous) {
 func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	r.work = work
 	failed := make(chan error, 1)
 	resync := trigger.New()
 	go func() {

@@ -83,6 +83,7 @@ var firewall = []plan.Op{
 var balance = []plan.Op{
 	plan.AddTable{Kind: plan.Balance},
 	add(plan.Balance, "frontends4", "198.51.100.250 . 6443", ""), add(plan.Balance, "frontends6", "2001:db8::250 . 6443", ""),
+	add(plan.Balance, "frontports4", "6443", ""), add(plan.Balance, "backends6", "2001:db8::11 . 6443", ""),
 	add(plan.Balance, "slots4", "0", "198.51.100.11 . 6443"), add(plan.Balance, "slots6", "127", "2001:db8::11 . 6443"),
 }
 

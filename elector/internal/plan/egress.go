@@ -102,6 +102,9 @@ func (e *egressPlan) document(s *service) *schema.Egress {
 			e.refuse(s, ReasonEgressRefused, "its pods are held back: %s", doc.Hold)
 		}
 	}
+	if e.spread(s) {
+		hold("the VIP has no owner without an election, so that answers could come to any node: set svc_election")
+	}
 	networks := func(annotation string) []netip.Prefix {
 		list, err := parseNetworks(s.Annotations[annotation])
 		if err != nil {

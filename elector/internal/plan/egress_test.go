@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/vipod/vipod/elector/internal/config"
 	"github.com/vipod/vipod/shared/schema"
 )
 
@@ -139,6 +140,19 @@ func TestEgressNeedsAPodNetwork(t *testing.T) {
 	out = Plan(in)
 	if diff := cmp.Diff(prefixes("203.0.113.0/25", "203.0.113.128/25"), out.Internal, compareAddr); diff != "" || out.Egress[0].Hold != "" {
 		t.Errorf("configured: hold %q (-want +got)\n%s", out.Egress[0].Hold, diff)
+	}
+}
+
+func TestEgressNeedsAnOwner(t *testing.T) {
+	web := svc("shop/web", note(annotationEgress, "true"), ips("198.51.100.80"))
+	in := egressWorld([]*corev1.Service{web}, slice(web, "v4", pod("203.0.113.2", "n1", true)))
+	in.Config.Mode = config.ModeBGP
+	if out := Plan(in); len(out.Egress) != 1 || !strings.Contains(out.Egress[0].Hold, "svc_election") {
+		t.Errorf("without an election: %s", show(out.Egress))
+	}
+	in.Config.Elect.Services = true
+	if out := Plan(in); len(out.Egress) != 1 || out.Egress[0].Hold != "" {
+		t.Errorf("with an election: %s", show(out.Egress))
 	}
 }
 

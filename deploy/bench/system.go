@@ -9,7 +9,6 @@ import (
 
 	"github.com/vipod/vipod/deploy/bench/result"
 	"github.com/vipod/vipod/deploy/lab"
-	"github.com/vipod/vipod/deploy/trial"
 	"github.com/vipod/vipod/shared/ownership"
 )
 
@@ -78,7 +77,7 @@ func (vipod) settings() string   { return "" }
 func (vipod) follows()           {}
 
 func (vipod) env(s setup) []string {
-	return slices.Concat(trial.DefaultEnv(), []string{
+	return slices.Concat(lab.DefaultEnv(), []string{
 		fmt.Sprintf("vip_leaseduration=%d", s.duration), fmt.Sprintf("vip_retryperiod=%d", s.renew),
 		// elector says when a claim came back on its watch.
 		"vip_loglevel=debug",

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,6 +25,17 @@ func DaemonNames() []string {
 		names = append(names, d.Name)
 	}
 	return names
+}
+
+// DefaultEnv is an environment for every daemon with which vipod does what it
+// can: control plane and Services over ARP and NDP, the control plane at
+// ControlPlaneVIP. Without any, elector has nothing to do and ends.
+func DefaultEnv() []string {
+	var vips []string
+	for _, ip := range ControlPlaneVIP().Slice() {
+		vips = append(vips, ip.String())
+	}
+	return []string{"vip_arp=true", "cp_enable=true", "svc_enable=true", "address=" + strings.Join(vips, ",")}
 }
 
 // StartDaemon starts one daemon on a node, under its own uid and with only
@@ -57,6 +69,21 @@ func (l *Lab) StartNode(ctx context.Context, node string, names ...string) error
 		}
 	}
 	return nil
+}
+
+// AwaitDaemons waits until all daemons that were started on a node, or those
+// named, answer on their sockets. One that has ended instead is an error that
+// shows the end of its log.
+func (l *Lab) AwaitDaemons(ctx context.Context, node string, names ...string) error {
+	procs, err := l.daemons(node, names)
+	errs := []error{err}
+	for _, p := range procs {
+		errs = append(errs, l.await(ctx, p, 10*time.Millisecond, func() error {
+			_, err := l.Ask(ctx, node, p.Name, "/healthz")
+			return err
+		}))
+	}
+	return errors.Join(errs...)
 }
 
 func (l *Lab) checkDaemon(node, name string) (ownership.Daemon, error) {

@@ -108,6 +108,9 @@ func testDaemonLife(t *testing.T, l *Lab) {
 		t.Fatal(err)
 	}
 	wantState("gone")
+	if err := l.AwaitDaemons(t.Context(), node, name); err == nil || !strings.Contains(err.Error(), "terminated") {
+		t.Errorf("awaiting a daemon that was killed: %v, want an error with the end of its log", err)
+	}
 	if err := l.StartDaemon(t.Context(), node, "nosuchd"); err == nil {
 		t.Error("starting a daemon that does not exist gives no error")
 	}

@@ -37,6 +37,10 @@ type ServiceSpec struct {
 
 // CreateService makes the Service and its EndpointSlices, one per family.
 func (l *Lab) CreateService(ctx context.Context, spec ServiceSpec) (*corev1.Service, error) {
+	// Before there is half a Service.
+	if _, err := l.choosePods(spec.Pods); err != nil {
+		return nil, fmt.Errorf("making Service %s: %w", spec.Name, err)
+	}
 	service, err := l.client.CoreV1().Services(metav1.NamespaceDefault).
 		Create(ctx, spec.service(), metav1.CreateOptions{})
 	if err != nil {
@@ -95,13 +99,9 @@ func (l *Lab) SetEndpoints(ctx context.Context, service string, pods ...string) 
 	if err != nil {
 		return fmt.Errorf("reading Service %s: %w", service, err)
 	}
-	var chosen []Pod
-	for _, name := range pods {
-		pod, err := l.Pod(name)
-		if err != nil {
-			return fmt.Errorf("choosing endpoints of %s: %w", service, err)
-		}
-		chosen = append(chosen, pod)
+	chosen, err := l.choosePods(pods)
+	if err != nil {
+		return fmt.Errorf("choosing endpoints of %s: %w", service, err)
 	}
 	for _, family := range object.Spec.IPFamilies {
 		if err := l.putSlice(ctx, endpointSlice(object, family, chosen)); err != nil {
@@ -109,6 +109,18 @@ func (l *Lab) SetEndpoints(ctx context.Context, service string, pods ...string) 
 		}
 	}
 	return nil
+}
+
+func (l *Lab) choosePods(names []string) ([]Pod, error) {
+	var chosen []Pod
+	for _, name := range names {
+		pod, err := l.Pod(name)
+		if err != nil {
+			return nil, err
+		}
+		chosen = append(chosen, pod)
+	}
+	return chosen, nil
 }
 
 // putSlice makes or replaces an EndpointSlice.

@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -42,7 +41,8 @@ type Options struct {
 	Root string
 	// Bin holds the programs; Root's bin if empty.
 	Bin string
-	// Env is added to the daemons' environment and wins over DefaultEnv.
+	// Env is added to the daemons' environment and wins over
+	// lab.DefaultEnv.
 	Env []string
 	Log *slog.Logger
 }
@@ -52,16 +52,6 @@ type Cluster struct {
 	*lab.Lab
 }
 
-// DefaultEnv is the daemons' environment: control plane and Services over ARP
-// and NDP, the control plane at lab.ControlPlaneVIP.
-func DefaultEnv() []string {
-	var vips []string
-	for _, ip := range lab.ControlPlaneVIP().Slice() {
-		vips = append(vips, ip.String())
-	}
-	return []string{"vip_arp=true", "cp_enable=true", "svc_enable=true", "address=" + strings.Join(vips, ",")}
-}
-
 // Start makes the lab, starts every daemon on every node, and returns when
 // every node is ready to own addresses.
 func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
@@ -69,7 +59,7 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 		Name: o.Name, Nodes: o.Nodes, Log: o.Log,
 		BinDir:    cmp.Or(o.Bin, filepath.Join(o.Root, "bin")),
 		Manifests: []string{filepath.Join(o.Root, "deploy", "manifests", "rbac.yaml")},
-		Env:       slices.Concat(DefaultEnv(), o.Env),
+		Env:       slices.Concat(lab.DefaultEnv(), o.Env),
 	})
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -34,7 +35,10 @@ func onNode(name *string, f func(context.Context, *lab.Lab, string, []string) er
 
 func setupStart(flags *flag.FlagSet) func(context.Context, []string) error {
 	return onNode(nameFlag(flags), func(ctx context.Context, l *lab.Lab, node string, daemons []string) error {
-		return l.StartNode(ctx, node, daemons...)
+		if err := l.StartNode(ctx, node, daemons...); err != nil {
+			return err
+		}
+		return awaitDaemons(ctx, l, node, daemons...)
 	})
 }
 
@@ -102,6 +106,9 @@ func setupExec(flags *flag.FlagSet) func(context.Context, []string) error {
 		if err != nil {
 			return err
 		}
+		if err := checkRole(l, args[0]); err != nil {
+			return err
+		}
 		ip, err := exec.LookPath("ip")
 		if err != nil {
 			return err
@@ -110,6 +117,21 @@ func setupExec(flags *flag.FlagSet) func(context.Context, []string) error {
 		argv := append([]string{"ip", "netns", "exec", l.NS(args[0])}, args[1:]...)
 		return os.NewSyscallError("execve", unix.Exec(ip, argv, os.Environ()))
 	}
+}
+
+func checkRole(l *lab.Lab, name string) error {
+	roles, err := l.Roles()
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, role := range roles {
+		names = append(names, role.Name)
+	}
+	if !slices.Contains(names, name) {
+		return fmt.Errorf("no role %q: lab %s has %s", name, l.Name(), strings.Join(names, ", "))
+	}
+	return nil
 }
 
 func setupService(flags *flag.FlagSet) func(context.Context, []string) error {
@@ -137,7 +159,21 @@ func setupService(flags *flag.FlagSet) func(context.Context, []string) error {
 			}
 			spec.VIPs = append(spec.VIPs, vip)
 		}
+		if len(spec.Pods) == 0 {
+			if spec.Pods, err = podNames(l); err != nil {
+				return err
+			}
+		}
 		_, err = l.CreateService(ctx, spec)
 		return err
 	}
+}
+
+func podNames(l *lab.Lab) ([]string, error) {
+	pods, err := l.Pods()
+	var names []string
+	for _, pod := range pods {
+		names = append(names, pod.Name)
+	}
+	return names, err
 }

@@ -54,6 +54,7 @@ func TestRefused(t *testing.T) {
 		"up stray":                     `"stray"`,
 		"up --name A":                  `"A"`,
 		"up --nodes 9":                 "9 nodes",
+		"up --nodes 0":                 "0 nodes",
 		"down --name x/y":              `"x/y"`,
 		"status --name nolab":          `"nolab"`,
 		"start":                        "which node",

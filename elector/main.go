@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	e := elector.Elector{LookupEnv: os.LookupEnv, Stderr: os.Stderr}
+	e := elector.Elector{LookupEnv: os.LookupEnv, Environ: os.Environ, Stderr: os.Stderr}
 	p := daemon.Program{
 		Name: ownership.Elector, Flags: e.Flags, Run: e.Run, Check: e.Check, Status: e.Status,
 		GCPercent: 50, // its heap grows with the number of Services

@@ -82,7 +82,7 @@ func settingName(key *yaml.Node) (string, error) {
 	if key.Value == fileSetting {
 		return "", errors.New("config_file: a file cannot name another one")
 	}
-	return "", fmt.Errorf("%s: unknown setting: did you mean %s?", Quote(key.Value), nearest(key.Value))
+	return "", fmt.Errorf("%s: unknown setting%s", Quote(key.Value), didYouMean(key.Value))
 }
 
 // scalarText returns a value as it is written; items of a list with commas

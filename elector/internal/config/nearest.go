@@ -2,11 +2,19 @@ package config
 
 import "strings"
 
+// didYouMean ends a sentence about an unknown setting.
+func didYouMean(key string) string {
+	if name := nearest(key); name != "" {
+		return ": did you mean " + name + "?"
+	}
+	return ""
+}
+
 // nearest returns the setting whose name, or whose flag's name, takes the
-// fewest edits to get from key.
+// fewest edits to get from key; "" if all differ by more than a third of it.
 func nearest(key string) string {
 	key = strings.ToLower(key[:min(len(key), 64)])
-	best, least := "", len(key)+100
+	best, least := "", len(key)/3+1
 	for row := range rows() {
 		for _, name := range append(row.names(), row.flags...) {
 			if d := distance(key, strings.ToLower(name)); d < least {

@@ -19,6 +19,8 @@ type Sources struct {
 	Flags Flags
 	// LookupEnv is os.LookupEnv.
 	LookupEnv func(string) (string, bool)
+	// Environ is os.Environ; nil lists nothing.
+	Environ func() []string
 	// ReadFile is os.ReadFile.
 	ReadFile func(string) ([]byte, error)
 	// Hostname is os.Hostname; asked only without vip_nodename.
@@ -43,7 +45,7 @@ func Parse(s Sources) (*Config, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	p.Notices = p.notices()
+	p.Notices = append(p.notices(), s.unknown()...)
 	return &p.Config, nil
 }
 
@@ -187,4 +189,31 @@ func (p *parser) notices() []string {
 		all = append(all, strings.Join(names[reason], ", ")+": "+reason)
 	}
 	return all
+}
+
+// unknown names what in the environment looks like a setting and is none. It
+// is no error: kube-vip ignores it, and older ones have settings that are gone.
+func (s Sources) unknown() []string {
+	if s.Environ == nil {
+		return nil
+	}
+	var all []string
+	for _, variable := range s.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		if !strings.HasPrefix(name, "vip_") && !strings.HasPrefix(name, "vipod_") || isSetting(name) {
+			continue
+		}
+		all = append(all, Quote(name)+": no effect: unknown setting in the environment"+didYouMean(name))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func isSetting(name string) bool {
+	for row := range rows() {
+		if slices.Contains(row.names(), name) {
+			return true
+		}
+	}
+	return false
 }

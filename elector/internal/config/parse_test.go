@@ -36,9 +36,18 @@ func (in input) parse(t *testing.T) (*Config, error) {
 	return Parse(Sources{
 		Flags:     flags,
 		LookupEnv: func(name string) (string, bool) { v, ok := in.env[name]; return v, ok },
+		Environ:   in.environ,
 		ReadFile:  in.readFile,
 		Hostname:  func() (string, error) { return "Node-1.example", nil },
 	})
+}
+
+func (in input) environ() []string {
+	var all []string
+	for name, text := range in.env {
+		all = append(all, name+"="+text)
+	}
+	return all
 }
 
 func (in input) readFile(path string) ([]byte, error) {
@@ -168,6 +177,13 @@ func TestParse(t *testing.T) {
 		{"settings without effect are told once a reason", input{env: env("zebra_url", "x", "zebra_version", "6", "svc_leasename", "x")},
 			func(c *Config) {
 				c.Notices = []string{"svc_leasename: " + alwaysElect, "zebra_url, zebra_version: " + noZebra}
+			}},
+		{"unknown settings in the environment are told", input{env: env("vip_inteface", "x", "vip_cidr", "32", "svc_other", "x")},
+			func(c *Config) {
+				c.Notices = []string{
+					`"vip_cidr": no effect: unknown setting in the environment`,
+					`"vip_inteface": no effect: unknown setting in the environment: did you mean vip_interface?`,
+				}
 			}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

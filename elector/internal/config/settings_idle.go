@@ -25,6 +25,7 @@ var accepted = []setting{
 var unbuilt = []setting{
 	{"zebra_enable", "", []string{"zebra"}, "", offBool("BGP through FRR"), "BGP through FRR."},
 	{"vip_wireguard", "", []string{"wireguard"}, "", offBool("WireGuard mode"), "WireGuard mode."},
+	{"vip_leaderelectiontype", "", []string{"leaderElectionType"}, "", off("elections in etcd", "kubernetes"), "Where elections are held."},
 	{"vip_leaseannotations", "", nil, "", off("annotations of the Lease", "{}"), "Annotations of the control plane's Lease."},
 	{"vip_preserve_on_leadership_loss", "", []string{"preserveVipOnLeadershipLoss"}, "", offBool("VIPs that outlive their Lease"), "Keep the address after the Lease is lost."},
 	{"vip_ddns", "", []string{"ddns"}, "", offBool("DHCP for the control plane's VIP; Services have the annotation kube-vip.io/ddns"), "DHCP with dynamic DNS."},

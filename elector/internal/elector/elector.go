@@ -26,6 +26,8 @@ import (
 type Elector struct {
 	// LookupEnv reads the environment, as os.LookupEnv does.
 	LookupEnv func(string) (string, bool)
+	// Environ lists the environment, as os.Environ does; nil lists nothing.
+	Environ func() []string
 	// Stderr is where lines go that vip_loglevel asks for beyond --log-level.
 	Stderr io.Writer
 
@@ -37,14 +39,21 @@ func (e *Elector) Flags(fs *flag.FlagSet) { e.flags = config.AddFlags(fs) }
 
 func (e *Elector) config() (*config.Config, error) {
 	return config.Parse(config.Sources{
-		Flags: e.flags, LookupEnv: e.LookupEnv, ReadFile: os.ReadFile, Hostname: os.Hostname,
+		Flags: e.flags, LookupEnv: e.LookupEnv, Environ: e.Environ, ReadFile: os.ReadFile, Hostname: os.Hostname,
 	})
 }
 
-// Check validates the settings without asking anybody.
-func (e *Elector) Check(*daemon.Env) error {
-	_, err := e.config()
-	return err
+// Check validates the settings without asking anybody, and warns of those
+// that change nothing. It is also the first thing that run does.
+func (e *Elector) Check(env *daemon.Env) error {
+	cfg, err := e.config()
+	if err != nil {
+		return err
+	}
+	for _, notice := range cfg.Notices {
+		env.Log.Warn("setting", "notice", notice)
+	}
+	return nil
 }
 
 // Status prints the answer to /status as tables.
@@ -65,9 +74,6 @@ func (e *Elector) Run(ctx context.Context, env *daemon.Env) error {
 	log := env.Log
 	if !log.Enabled(ctx, cfg.LogLevel) { // what vip_loglevel asks for beyond --log-level
 		log = slog.New(slog.NewTextHandler(e.Stderr, &slog.HandlerOptions{Level: cfg.LogLevel}))
-	}
-	for _, notice := range cfg.Notices {
-		log.Warn("setting", "notice", notice)
 	}
 	boot, err := bootclock.ID()
 	if err != nil {

@@ -26,18 +26,21 @@ func (p *planner) attributes(s *service) *schema.PathAttributes {
 		asked = true
 		p.communities(s, a, text)
 	}
-	for annotation, field := range map[string]**uint32{annotationLocalPref: &a.LocalPref, annotationMED: &a.MED} {
-		text := s.Annotations[annotation]
+	for _, number := range []struct {
+		annotation string
+		field      **uint32
+	}{{annotationLocalPref, &a.LocalPref}, {annotationMED, &a.MED}} {
+		text := s.Annotations[number.annotation]
 		if text == "" {
 			continue
 		}
 		n, err := strconv.ParseUint(text, 10, 32)
 		if err != nil {
-			p.refuse(s, ReasonAttributeRefused, "annotation %s %s is not a number of 32 bits; the VIP is announced without it", annotation, config.Quote(text))
+			p.refuse(s, ReasonAttributeRefused, "annotation %s %s is not a number of 32 bits; the VIP is announced without it", number.annotation, config.Quote(text))
 			continue
 		}
 		value := uint32(n)
-		*field, asked = &value, true
+		*number.field, asked = &value, true
 	}
 	if !asked {
 		return nil

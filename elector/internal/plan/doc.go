@@ -5,7 +5,9 @@
 // answer for the same input in any order.
 //
 // Refusals and groups follow from the API's objects alone, so that all nodes
-// come to the same ones; eligibility and interfaces are this node's own.
+// come to the same ones; eligibility and interfaces are this node's own. One
+// exception: a node also refuses what its own links have, which no object of
+// the API may know; on the others a probe finds the address taken.
 //
 // What it decides where kube-vip or the API leave room:
 //

@@ -69,8 +69,11 @@ func (p *asked) until(d time.Duration) time.Duration {
 }
 
 func (p *asked) why() string {
-	if s := p.problem.Load(); s != nil {
+	switch s := p.problem.Load(); {
+	case s != nil:
 		return *s
+	case p.last.Load() != 0: // this process was paused, or asks too late
+		return "its last answer is too old"
 	}
 	return "it has not answered yet"
 }

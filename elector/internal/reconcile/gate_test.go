@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -253,5 +254,18 @@ func TestFullLeaseTakesNoMoreGroups(t *testing.T) {
 	}
 	if !r.out.Groups[len(r.out.Groups)-1].Eligible {
 		t.Error("the plan was changed")
+	}
+}
+
+func TestSilentDaemonIsNotCalledOneThatNeverAnswered(t *testing.T) {
+	var a asked
+	never := a.why()
+	a.note(nil)
+	if silent := a.why(); silent == never {
+		t.Errorf("a daemon that has answered once: %q", silent)
+	}
+	a.note(errors.New("refused"))
+	if why := a.why(); why != "refused" {
+		t.Errorf("after an error: %q", why)
 	}
 }

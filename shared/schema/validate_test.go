@@ -125,6 +125,31 @@ func TestValidateReports(t *testing.T) {
 	})
 }
 
+func TestValidateEgress(t *testing.T) {
+	runChecks(t, "egress", []check[schema.Egress]{
+		{"valid", func(*schema.Egress) {}, ""},
+		{"nothing but pods", func(e *schema.Egress) { *e = schema.Egress{Key: e.Key, Pods: e.Pods} }, ""},
+		{"bad key", func(e *schema.Egress) { e.Key = "../x" }, `key "../x"`},
+		{"pod without an address", func(e *schema.Egress) { e.Pods[0] = netip.Addr{} }, "pods[0]"},
+		{"pod on the loopback", func(e *schema.Egress) { e.Pods[1] = netip.MustParseAddr("::1") }, "pods[1]: ::1 is no pod's address"},
+		{"network with a host part", func(e *schema.Egress) { e.Denied[0] = netip.MustParsePrefix("192.0.2.1/24") }, "denied[0]: 192.0.2.1/24 is not a network"},
+		{"no network", func(e *schema.Egress) { e.Allowed[0] = netip.Prefix{} }, "allowed[0]"},
+		{"port 0", func(e *schema.Egress) { e.Ports[0].Port = 0 }, "ports[0]: port is 0"},
+		{"unknown protocol", func(e *schema.Egress) { e.Flush.SourcePorts[0].Protocol = "ICMP" }, `flush.sourcePorts[0]: protocol "ICMP"`},
+		{"lower case", func(e *schema.Egress) { e.Flush.DestinationPorts[0].Protocol = "tcp" }, `protocol "tcp"`},
+	})
+	runChecks(t, "vip", []check[schema.VIP]{
+		{"firewall with port 0", func(v *schema.VIP) { v.Firewall.Ports[0].Port = 0 }, "firewall.ports[0]: port is 0"},
+		{"firewall without ports", func(v *schema.VIP) { v.Firewall.Ports = nil }, ""},
+		{"balance without a port", func(v *schema.VIP) { v.Balance.Port = 0 }, "balance.port is 0"},
+		{"backend without a port", func(v *schema.VIP) { v.Balance.Backends[0] = netip.MustParseAddrPort("198.51.100.11:0") }, "balance.backends[0]"},
+		{"no backends", func(v *schema.VIP) { v.Balance.Backends = nil }, ""},
+	})
+	runChecks(t, "node", []check[schema.Node]{
+		{"bad network", func(n *schema.Node) { n.Settings.InternalNetworks[0] = netip.MustParsePrefix("203.0.113.1/25") }, "settings.internalNetworks[0]"},
+	})
+}
+
 func TestValidateKey(t *testing.T) {
 	label := strings.Repeat("a", 63)
 	for key, valid := range map[string]bool{

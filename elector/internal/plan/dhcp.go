@@ -71,6 +71,11 @@ func (p *planner) giveLease(s *service, l schema.Lease) {
 		p.refuse(s, ReasonAddressRefused, "address %s, which a DHCP server lent, is refused: it %v", l.IP, err)
 		return
 	}
+	if p.in.Taken[l.IP] {
+		s.dhcp.DHCP.Declined = append(s.dhcp.DHCP.Declined, l.IP)
+		p.refuse(s, ReasonAddressRefused, "address %s, which a DHCP server lent, is refused: another host has it", l.IP)
+		return
+	}
 	if s.lent == nil {
 		s.lent = map[netip.Addr]schema.Lease{}
 	}

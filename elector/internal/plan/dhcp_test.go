@@ -90,6 +90,17 @@ func TestLentAddressesAreThoseOfTheVIP(t *testing.T) {
 	}
 }
 
+func TestALentAddressThatAnotherHostHasIsDeclined(t *testing.T) {
+	in := world(svc("shop/web", uid(uidA), ips("0.0.0.0")))
+	in.Leases = map[string][]schema.Lease{"shop.web": {lease("198.51.100.77")}}
+	in.Taken = map[netip.Addr]bool{netip.MustParseAddr("198.51.100.77"): true}
+	out := Plan(in)
+	d := linksOf(t, out, "shop.web")[0].DHCP
+	if diff := cmp.Diff(addrs("198.51.100.77"), d.Declined, compareAddr); diff != "" || len(out.VIPs[0].Addresses) != 0 || len(out.Refusals) != 1 {
+		t.Errorf("declined (-want +got):\n%s\n%s", diff, out.text())
+	}
+}
+
 func TestServicesShareAMacvlanThatTheyName(t *testing.T) {
 	shared := note(annotationMacvlan, "lan0")
 	a := svc("shop/a", uid(uidA), ips("0.0.0.0"), shared)

@@ -33,6 +33,8 @@ type Input struct {
 	Linked map[string]bool
 	// Names are what host names stand for, those that were asked for.
 	Names map[string]names.Answer
+	// Taken are lent addresses that another host was found to have.
+	Taken map[netip.Addr]bool
 	// Leases are what DHCP servers lent to this node for VIPs, by key.
 	Leases map[string][]schema.Lease
 	// Up are the API servers that are well.

@@ -76,6 +76,40 @@ func (r *Reconciler) released(doc *schema.VIP) *schema.VIP {
 	return intent.Releasing(doc)
 }
 
+// takenFor is how long a lent address that another host has is declined, so
+// that linkd has the time to tell the server.
+const takenFor = time.Minute
+
+// lookForTaken notes which lent addresses arpd found another host to have.
+func (r *Reconciler) lookForTaken(now time.Duration) {
+	for ip, until := range r.taken {
+		if now >= until {
+			delete(r.taken, ip)
+		}
+	}
+	for key, doc := range r.book.VIPs() {
+		report := r.reports.arpd[key]
+		if doc.State != schema.StateStandby || report.Observed != doc.Seen() {
+			continue
+		}
+		for _, a := range report.Addresses {
+			lent := slices.ContainsFunc(doc.Addresses, func(d schema.Address) bool { return d.IP == a.IP && d.Source.Leased() })
+			if _, known := r.taken[a.IP]; lent && a.ConflictMAC != "" && !known {
+				r.taken[a.IP], r.planDirty = now+takenFor, true
+			}
+		}
+	}
+}
+
+// takenNow is what the plan is told of it.
+func (r *Reconciler) takenNow() map[addr]bool {
+	taken := make(map[addr]bool, len(r.taken))
+	for ip := range r.taken {
+		taken[ip] = true
+	}
+	return taken
+}
+
 // annotations are what a Service is told about its link: another node, or this
 // one after a restart, asks for the same address as the same host.
 func (r *Reconciler) annotations(v *plan.VIP, doc *schema.VIP) map[string]string {

@@ -20,6 +20,7 @@ func (r *Reconciler) pass(ctx context.Context) {
 	if r.reports.dirty && r.reports.read(r.Log) {
 		r.planDirty = true
 	}
+	r.lookForTaken(now)
 	r.replan(now)
 	r.wish(now)
 	r.machine.Tick(now)

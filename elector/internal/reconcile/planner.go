@@ -49,7 +49,7 @@ func (r *Reconciler) replan(now time.Duration) {
 	r.out = plan.Plan(plan.Input{
 		Config: r.Config, Services: r.API.Services(), Slices: r.API.Slices(), Nodes: list,
 		Links: r.reports.vipdDaemon.Links, APIServers: r.apiServers(), Healthy: r.well,
-		Names: r.names.Answers(),
+		Names: r.names.Answers(), Taken: r.takenNow(),
 		Linkd: r.linkdWhy, Linked: r.linked(), Leases: leases(r.reports.links, r.BootID),
 		NoEgressd: r.noEgressd, Up: r.backends.up(),
 	})

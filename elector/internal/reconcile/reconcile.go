@@ -35,7 +35,8 @@ type Reconciler struct {
 	vipd, arpd *gate // arpd is bgpd's in BGP mode, nil in routing-table mode
 	linkd      *gate
 	names      *names.Follower
-	linkdWhy   string // it cannot be relied on, "" if it can
+	taken      map[addr]time.Duration // lent addresses that others have, and until when that counts
+	linkdWhy   string                 // it cannot be relied on, "" if it can
 	linkdGone  bool
 	egressd    *gate
 	bgp        bgpSide
@@ -93,6 +94,7 @@ func New(opts Options) (*Reconciler, error) {
 		status:     newPublisher(opts), observe: newObserve(),
 	}
 	r.vipd, r.arpd = newGates(timing.Duration, timing.Renew)
+	r.taken = map[addr]time.Duration{}
 	r.names = names.New(opts.Query, opts.Changed.Fire)
 	r.linkd = &gate{daemon: ownership.Linkd, patience: timing.Duration}
 	r.egressd = &gate{daemon: ownership.Egressd, patience: timing.Duration}

@@ -2,6 +2,7 @@ package linkd
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -267,5 +268,41 @@ func TestNetnsCleanUpOnlyWhenThePodGoes(t *testing.T) {
 	w.Exited()
 	if w.link("vip-1") != nil || server.said("DHCPRELEASE") != 0 {
 		t.Error("the link is left, or the lease was given back")
+	}
+}
+
+func TestNetnsTwoHundredServicesAtOnceEachGetAnAddress(t *testing.T) {
+	w := newWorld(t)
+	server := w.dnsmasq("--dhcp-range=198.51.100.20,198.51.100.250,255.255.255.0,120", "--dhcp-lease-max=1000")
+	const services = 200
+	key := func(i int) string { return fmt.Sprintf("default.web-%d", i) }
+	start := time.Now()
+	for i := range services {
+		v := vip(key(i), schema.DHCPSpec{IPv4: true})
+		v.Links[0].Name, v.Links[0].MAC = fmt.Sprintf("vip-%d", i), fmt.Sprintf("02:00:00:00:01:%02x", i)
+		w.WriteVIP(v)
+	}
+	written := time.Since(start)
+	var one time.Duration
+	addrs := map[netip.Addr]bool{}
+	for i := range services {
+		addrs[w.leased(key(i), true, nil).IP] = true
+		if i == 0 {
+			one = time.Since(start)
+		}
+	}
+	t.Logf("%d documents written after %v; the first leased after %v, all after %v; the server saw %d DISCOVER",
+		services, written, one, time.Since(start), server.said("DHCPDISCOVER"))
+	if len(addrs) != services {
+		t.Errorf("%d addresses for %d Services", len(addrs), services)
+	}
+	w.Kill()
+	asked := server.said("DHCPREQUEST")
+	w.start()
+	start = time.Now()
+	statetest.Eventually(t, "the next process goes on with all", func() bool { return w.report(key(0)).Instance != "" && w.client().State == "bound" })
+	t.Logf("restarted after %v", time.Since(start))
+	if n := server.said("DHCPREQUEST"); n != asked {
+		t.Errorf("the server was asked %d times by a process that had all leases", n-asked)
 	}
 }

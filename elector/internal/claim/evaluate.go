@@ -98,7 +98,7 @@ func (m *Machine) first(now time.Duration, g Group) bool {
 	var lowest netip.Addr
 	mine := true
 	for _, ip := range g.Addresses {
-		if lowest.IsValid() && lowest.Less(ip) {
+		if lowest.IsValid() && before(lowest, ip) {
 			continue
 		}
 		if a := m.addrs[ip]; a != nil && a.has() {
@@ -108,6 +108,15 @@ func (m *Machine) first(now time.Duration, g Group) bool {
 		}
 	}
 	return mine || !m.owns(g)
+}
+
+// before orders what a group holds: tokens come first, since the address that
+// belongs to one is found out only by its owner.
+func before(a, b netip.Addr) bool {
+	if IsToken(a) != IsToken(b) {
+		return IsToken(a)
+	}
+	return a.Less(b)
 }
 
 func (m *Machine) owns(g Group) bool {

@@ -10,6 +10,7 @@ import (
 	"github.com/vipod/vipod/egressd/internal/desired"
 	"github.com/vipod/vipod/egressd/internal/plan"
 	"github.com/vipod/vipod/shared/bootclock"
+	"github.com/vipod/vipod/shared/intent"
 )
 
 // never is a wait that some other event ends, the resync at the latest.
@@ -77,6 +78,11 @@ func (r *Reconciler) load() {
 		// An elector that knows nothing of egress makes no directory.
 		r.docs.Complete = r.docs.Complete && errors.Is(err, fs.ErrNotExist)
 		r.docs.Problems.Add("egress", err)
+	}
+	// A new elector may have begun in between, whose documents are not all
+	// there yet.
+	if node, err := intent.ReadNode(r.StateDir); err != nil || node.Seen() != r.docs.Seen() {
+		r.docs.Complete = false
 	}
 	seen := map[string]string{}
 	for name, err := range problems {

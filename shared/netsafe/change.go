@@ -35,7 +35,12 @@ const window = 64
 // ChangeAddresses makes the changes in order, many per round trip, and
 // returns an error or nil for each. A change is tried whatever became of
 // those before it.
-func ChangeAddresses(changes []Change) []error {
+func ChangeAddresses(changes []Change) []error { return changeAll(changes) }
+
+// changer is a change of one object.
+type changer interface{ message() *nl.NetlinkRequest }
+
+func changeAll[C changer](changes []C) []error {
 	errs := make([]error, len(changes))
 	sock, err := openRoute()
 	if err != nil {
@@ -47,7 +52,11 @@ func ChangeAddresses(changes []Change) []error {
 	defer sock.close()
 	for from := 0; from < len(changes); from += window {
 		to := min(from+window, len(changes))
-		sock.exchange(changes[from:to], errs[from:to])
+		requests := make([]*nl.NetlinkRequest, 0, window)
+		for _, c := range changes[from:to] {
+			requests = append(requests, c.message())
+		}
+		sock.exchange(requests, errs[from:to])
 	}
 	return errs
 }
@@ -113,11 +122,10 @@ func (s *routeSocket) close() { _ = unix.Close(s.fd) } // nothing is buffered in
 
 // exchange sends the changes and reads an answer for each. A failure of the
 // socket is the error of every change that has no answer yet.
-func (s *routeSocket) exchange(changes []Change, errs []error) {
+func (s *routeSocket) exchange(requests []*nl.NetlinkRequest, errs []error) {
 	var out []byte
-	waiting := make(map[uint32]int, len(changes))
-	for i, c := range changes {
-		req := c.message()
+	waiting := make(map[uint32]int, len(requests))
+	for i, req := range requests {
 		waiting[req.Seq] = i
 		out = append(out, req.Serialize()...)
 	}

@@ -40,7 +40,7 @@ func (r *Reconciler) pass() {
 		r.backoff.Reset()
 	}
 	r.passErr = err
-	if len(r.failed) > 0 {
+	if len(r.failed)+len(r.routing.failed) > 0 {
 		r.soon(time.Now().Add(r.retry.Failed()))
 	} else {
 		r.retry.Reset()
@@ -84,7 +84,7 @@ func (r *Reconciler) tryPass(start time.Time) error {
 		return nil // absent is not empty
 	}
 	r.desired = r.wanted()
-	return r.converge()
+	return errors.Join(r.converge(), r.convergeRoutes())
 }
 
 // wanted is what the documents want as of now.
@@ -277,7 +277,7 @@ func (r *Reconciler) CleanUp() error {
 	r.actual = actual
 	r.desired = plan.Desired{Protocol: r.protocol(), Sweep: true, Fence: r.fence}
 	r.docs.Grants = schema.Grants{}
-	if err := r.converge(); err != nil {
+	if err := errors.Join(r.converge(), r.removeRoutes()); err != nil {
 		return err
 	}
 	return r.report.CleanUp()

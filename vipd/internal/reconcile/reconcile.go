@@ -24,6 +24,7 @@ import (
 	"github.com/vipod/vipod/vipd/internal/kernel"
 	"github.com/vipod/vipod/vipd/internal/links"
 	"github.com/vipod/vipod/vipd/internal/plan"
+	"github.com/vipod/vipod/vipd/internal/routes"
 )
 
 const (
@@ -46,6 +47,8 @@ type Config struct {
 	Metrics *Metrics
 	// Added is told of every address that was added; it must not block.
 	Added func(netip.Addr)
+	// Routes are those of routing-table mode; nil for none.
+	Routes routes.Kernel
 }
 
 // Reconciler is vipd's loop. Its methods may be called from anywhere, except
@@ -58,6 +61,9 @@ type Reconciler struct {
 	Renewed, Changed, Kernel *trigger.Trigger
 	// Pulse asks the loop whether it lives.
 	Pulse *pulse.Pulse
+
+	// RouteProtocol is that of our routes, for who watches the kernel.
+	RouteProtocol atomic.Uint32
 
 	answer atomic.Pointer[Report]
 
@@ -85,6 +91,7 @@ type Reconciler struct {
 	retry   trigger.Backoff // of single addresses
 	wake    *time.Timer
 	failed  map[netip.Addr]error // operations on addresses in the last pass
+	routing routing
 }
 
 // New returns a Reconciler that has looked at nothing yet.

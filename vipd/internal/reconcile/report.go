@@ -77,7 +77,13 @@ func (r *Reconciler) conditions(vip schema.VIP, verdicts map[netip.Addr]plan.Ver
 		no(&present, "NoAddresses", "the document has no addresses")
 		no(&fenced, "NoAddresses", "")
 	}
-	if !slices.ContainsFunc(vip.Addresses, schema.Address.Placed) {
+	switch routed := vip.Announces(schema.AnnounceRoute); {
+	case routed:
+		if reason, message := r.routed(vip); reason != "" {
+			no(&present, reason, message)
+		}
+		no(&fenced, "NoGrantNeeded", "")
+	case !slices.ContainsFunc(vip.Addresses, schema.Address.Placed):
 		no(&present, "NotPlaced", "no interface gets the VIP")
 		no(&fenced, "NotPlaced", "")
 	}

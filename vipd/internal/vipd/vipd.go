@@ -21,6 +21,7 @@ import (
 	"github.com/vipod/vipod/vipd/internal/flows"
 	"github.com/vipod/vipod/vipd/internal/kernel"
 	"github.com/vipod/vipod/vipd/internal/reconcile"
+	"github.com/vipod/vipod/vipd/internal/routes"
 )
 
 // Run is the daemon: it works until ctx ends and then until the order of
@@ -34,7 +35,7 @@ func Run(ctx context.Context, env *daemon.Env) error {
 	forgetter := flows.New(env.Log, flows.Forget)
 	r, err := reconcile.New(reconcile.Config{
 		Log: env.Log, StateDir: env.StateDir, Boot: boot,
-		Open: opener(env.Log, kernel.ProbeFence), Metrics: reconcile.NewMetrics(registry), Added: forgetter.Added,
+		Open: opener(env.Log, kernel.ProbeFence), Metrics: reconcile.NewMetrics(registry), Routes: routes.Linux{}, Added: forgetter.Added,
 	})
 	if err != nil {
 		return err
@@ -89,12 +90,20 @@ func tasks(env *daemon.Env, r *reconcile.Reconciler) []daemon.Task {
 		daemon.Watch(env.Log, "watch of VIPs", r.Changed.Fire, ownership.VIPs(env.StateDir, ownership.Elector)),
 		daemon.Resync(r.Changed),
 		daemon.Follow("watch of addresses", r.Kernel.Fire, func(ctx context.Context, fire func()) error {
-			return netsafe.Monitor(ctx, unix.NETLINK_ROUTE, netsafe.NotASpecificRoute, fire, unix.RTNLGRP_LINK,
+			return netsafe.Monitor(ctx, unix.NETLINK_ROUTE, matters(r), fire, unix.RTNLGRP_LINK,
 				unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
 		}),
 		daemon.Follow("watch of the fence", r.Kernel.Fire, func(ctx context.Context, fire func()) error {
 			return watchFence(ctx, env.Log, fire)
 		}),
+	}
+}
+
+// matters says which messages of the kernel a pass may have to answer: of the
+// many about specific routes only that one of ours is gone.
+func matters(r *reconcile.Reconciler) func(syscall.NetlinkMessage) bool {
+	return func(m syscall.NetlinkMessage) bool {
+		return netsafe.NotASpecificRoute(m) || netsafe.LostRoute(m, uint8(r.RouteProtocol.Load()))
 	}
 }
 

@@ -19,12 +19,8 @@ import (
 	"github.com/vipod/vipod/shared/schema"
 )
 
-// Defaults of what a peer's text leaves out.
-const (
-	Port          = 179
-	BFDInterval   = 300 // milliseconds
-	BFDMultiplier = 3
-)
+// Port is that of a peer whose text leaves it out.
+const Port = 179
 
 // Modes of mpbgp_nexthop: where the next hop of the family comes from that
 // the session itself does not have.
@@ -46,7 +42,9 @@ type Peer struct {
 	// NextHop is a mode, "" for none; NextHop4 and NextHop6 go with fixed.
 	NextHop            string
 	NextHop4, NextHop6 netip.Addr
-	BFD                *schema.BFD
+	// BFD: the peer asks for it; its times are checked and not kept, since
+	// nothing does BFD.
+	BFD bool
 }
 
 // Name returns the peer's name, by which its password's file is called.
@@ -241,17 +239,11 @@ func (p *Peer) bfd(text string) error {
 	if err != nil || len(parts) > 4 {
 		return errors.New("the part for BFD is not enable;rx;tx;multiplier")
 	}
-	b := schema.BFD{TransmitMillis: BFDInterval, ReceiveMillis: BFDInterval, Multiplier: BFDMultiplier}
-	for i, field := range []*int{&b.ReceiveMillis, &b.TransmitMillis, &b.Multiplier} {
-		if i+1 >= len(parts) || parts[i+1] == "" {
-			continue
-		}
-		if *field, err = strconv.Atoi(parts[i+1]); err != nil {
+	for _, text := range parts[1:] {
+		if _, err := strconv.Atoi(text); err != nil && text != "" {
 			return errors.New("the part for BFD is not enable;rx;tx;multiplier with numbers")
 		}
 	}
-	if on {
-		p.BFD = &b
-	}
+	p.BFD = on
 	return nil
 }

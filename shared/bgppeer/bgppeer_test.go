@@ -27,8 +27,8 @@ func TestPeersAreReadAsKubeVIPWritesThem(t *testing.T) {
 		"192.0.2.1:65000::true:179:mpbgp_nexthop=fixed;mpbgp_ipv6=[2001:db8::1]": {
 			Address: four, AS: 65000, Multihop: true, Port: 179, NextHop: bgppeer.NextHopFixed, NextHop6: six},
 		"[2001:db8::1]:65000::true:179:mpbgp_nexthop=auto_sourceif": {Address: six, AS: 65000, Multihop: true, Port: 179, NextHop: bgppeer.NextHopSourceIf},
-		"192.0.2.1:65000:::::true":                                  {Address: four, AS: 65000, Port: 179, BFD: &schema.BFD{TransmitMillis: 300, ReceiveMillis: 300, Multiplier: 3}},
-		"192.0.2.1:65000:::::true;50;60;4":                          {Address: four, AS: 65000, Port: 179, BFD: &schema.BFD{ReceiveMillis: 50, TransmitMillis: 60, Multiplier: 4}},
+		"192.0.2.1:65000:::::true":                                  {Address: four, AS: 65000, Port: 179, BFD: true},
+		"192.0.2.1:65000:::::true;50;60;4":                          {Address: four, AS: 65000, Port: 179, BFD: true},
 		"192.0.2.1:65000:::::false;50":                              {Address: four, AS: 65000, Port: 179},
 		"unnumbered:eth0":                                           {Link: "eth0", Port: 179},
 		"unnumbered:eth0:65000::false":                              {Link: "eth0", AS: 65000, Port: 179},

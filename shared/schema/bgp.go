@@ -72,16 +72,6 @@ type BGPPeer struct {
 	// Password says that the session is authenticated by RFC 2385: without a
 	// password for it none is opened.
 	Password bool `json:"password,omitempty"`
-	BFD      *BFD `json:"bfd,omitempty"`
-}
-
-// BFD is bidirectional forwarding detection of one peer, RFC 5881.
-type BFD struct {
-	// TransmitMillis and ReceiveMillis are the intervals that are wanted and
-	// demanded, Multiplier how many packets may be lost.
-	TransmitMillis int `json:"transmitMillis"`
-	ReceiveMillis  int `json:"receiveMillis"`
-	Multiplier     int `json:"multiplier"`
 }
 
 // PathAttributes are what a VIP's paths carry besides the next hop.
@@ -141,14 +131,8 @@ func (p *BGPPeer) Validate() error {
 	case p.NextHop4.IsValid() && !p.NextHop4.Is4(), p.NextHop6.IsValid() && !p.NextHop6.Is6():
 		return errors.New("a next hop is of the other family")
 	}
-	if b := p.BFD; b != nil && (b.TransmitMillis < 10 || b.ReceiveMillis < 10 || b.Multiplier < 1 || b.Multiplier > 255 ||
-		b.TransmitMillis > minuteMillis || b.ReceiveMillis > minuteMillis) {
-		return fmt.Errorf("bfd %d/%d x %d is not 10 to %d ms x 1 to 255", b.TransmitMillis, b.ReceiveMillis, b.Multiplier, minuteMillis)
-	}
 	return nil
 }
-
-const minuteMillis = 60 * 1000
 
 // ValidatePeerName checks that a peer's name is safe as a file name.
 func ValidatePeerName(name string) error {

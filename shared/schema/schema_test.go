@@ -117,7 +117,7 @@ func fullPeer() schema.BGPPeer {
 		HoldSeconds: 30, KeepaliveSeconds: 10, RetrySeconds: 5, RestartSeconds: 120, IPv4: true, IPv6: true,
 		NextHop4: netip.MustParseAddr("198.51.100.1"), NextHop6: netip.MustParseAddr("2001:db8::1"),
 		Communities: []schema.Community{schema.GracefulShutdown}, LargeCommunities: []schema.LargeCommunity{{1, 2, 3}},
-		LocalPref: number(100), Password: true, BFD: &schema.BFD{TransmitMillis: 50, ReceiveMillis: 50, Multiplier: 3},
+		LocalPref: number(100), Password: true,
 	}
 }
 

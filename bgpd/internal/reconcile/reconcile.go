@@ -48,7 +48,7 @@ type Reconciler struct {
 	// Pulse asks the loop whether it lives.
 	Pulse *pulse.Pulse
 
-	answer atomic.Pointer[Report]
+	answer atomic.Pointer[snapshot]
 
 	// What follows belongs to the goroutine of Run.
 	reader   *intent.Reader
@@ -70,7 +70,7 @@ func New(c Config) (*Reconciler, error) {
 		Config: c, Renewed: trigger.New(), Changed: trigger.New(), Sessions: trigger.New(), Pulse: pulse.New("reconcile loop"),
 		reader: intent.NewReader(c.Log, c.StateDir, c.Boot), reports: reports, problems: map[string]string{},
 	}
-	r.answer.Store(&Report{})
+	r.answer.Store(&snapshot{})
 	return r, nil
 }
 

@@ -31,7 +31,7 @@ func (r *Reconciler) reportAll() time.Duration {
 		}
 	}
 	r.Metrics.show(states, len(r.wanted.Paths))
-	r.answer.Store(r.statusOf(states))
+	r.answer.Store(r.snapshot(states))
 	if wait, ok := r.reports.Finish(); !ok {
 		return wait
 	}

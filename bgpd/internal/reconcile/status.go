@@ -2,9 +2,9 @@ package reconcile
 
 import (
 	"net/netip"
-	"slices"
 	"time"
 
+	"github.com/vipod/vipod/bgpd/internal/plan"
 	"github.com/vipod/vipod/bgpd/internal/session"
 	"github.com/vipod/vipod/bgpd/internal/wire"
 	"github.com/vipod/vipod/shared/schema"
@@ -49,11 +49,27 @@ type PathReport struct {
 	Peers   []string     `json:"peers"` // that were told
 }
 
-// Report returns how things stood when they last changed.
-func (r *Reconciler) Report() Report { return *r.answer.Load() }
+// snapshot is what a Report is made of when somebody asks for it: most passes
+// are of no interest to anybody, and there may be thousands of paths.
+type snapshot struct {
+	report Report // without paths
+	paths  []plan.Path
+	states map[string]session.State
+}
 
-func (r *Reconciler) statusOf(states map[string]session.State) *Report {
-	out := &Report{Node: r.docs.Seen(), Problem: r.docs.Problems.Condition().Message, Peers: []PeerReport{}, Paths: []PathReport{}}
+// Report returns how things stood when they last changed.
+func (r *Reconciler) Report() Report {
+	s := r.answer.Load()
+	out := s.report
+	out.Paths = make([]PathReport, 0, len(s.paths))
+	for _, p := range s.paths {
+		out.Paths = append(out.Paths, PathReport{Prefix: p.Prefix, Leaving: p.Leaving, Peers: toldTo(p, s.states)})
+	}
+	return out
+}
+
+func (r *Reconciler) snapshot(states map[string]session.State) *snapshot {
+	out := Report{Node: r.docs.Seen(), Problem: r.docs.Problems.Condition().Message, Peers: []PeerReport{}}
 	if b := r.docs.Settings().BGP; b != nil {
 		out.AS, out.RouterID = b.AS, b.RouterID
 	}
@@ -65,11 +81,7 @@ func (r *Reconciler) statusOf(states map[string]session.State) *Report {
 			Sessions: st.Sessions, Lost: st.Lost, Ignored: st.Ignored, Missing: st.Missing,
 		})
 	}
-	for _, p := range r.wanted.Paths {
-		peers := toldTo(p, states)
-		out.Paths = append(out.Paths, PathReport{Prefix: p.Prefix, Leaving: p.Leaving, Peers: slices.Clip(peers)})
-	}
-	return out
+	return &snapshot{report: out, paths: r.wanted.Paths, states: states}
 }
 
 // phase of a peer without a session is idle.

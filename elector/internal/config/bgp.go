@@ -87,7 +87,7 @@ const (
 func (b *BGP) peer(p bgppeer.Peer) Peer {
 	out := b.standard()
 	out.Name, out.Address, out.Interface, out.AS, out.Port = p.Name(), p.Address, p.Link, p.AS, p.Port
-	out.Password, out.BFD = p.Password != "", p.BFD
+	out.Password = p.Password != ""
 	mode := cmp.Or(p.NextHop, b.NextHop)
 	if p.NextHop != "" {
 		out.NextHop4, out.NextHop6 = p.NextHop4, p.NextHop6

@@ -41,14 +41,7 @@ type filePeer struct {
 	Communities      []schema.Community      `yaml:"communities"`
 	LargeCommunities []schema.LargeCommunity `yaml:"largeCommunities"`
 	LocalPreference  *uint32                 `yaml:"localPreference"`
-	BFD              *fileBFD                `yaml:"bfd"`
 	NodeSelector     map[string]string       `yaml:"nodeSelector"`
-}
-
-type fileBFD struct {
-	Receive    time.Duration `yaml:"receive"`
-	Transmit   time.Duration `yaml:"transmit"`
-	Multiplier int           `yaml:"multiplier"`
 }
 
 // ParsePeers reads the YAML form of peers; an unknown key is an error.
@@ -120,22 +113,7 @@ func (f *filePeer) times(p *schema.BGPPeer) error {
 		}
 		*t.to = seconds(*t.from)
 	}
-	if b := f.BFD; b != nil {
-		p.BFD = &schema.BFD{
-			TransmitMillis: orInterval(b.Transmit), ReceiveMillis: orInterval(b.Receive), Multiplier: bgppeer.BFDMultiplier,
-		}
-		if b.Multiplier != 0 {
-			p.BFD.Multiplier = b.Multiplier
-		}
-	}
 	return nil
-}
-
-func orInterval(d time.Duration) int {
-	if d == 0 {
-		return bgppeer.BFDInterval
-	}
-	return int(min(d.Milliseconds(), 1<<30))
 }
 
 func (f *filePeer) families(p *schema.BGPPeer, b *BGP) error {

@@ -231,6 +231,8 @@ func TestParseErrors(t *testing.T) {
 			"mpbgp_nexthop fixed needs mpbgp_ipv4 or mpbgp_ipv6",
 			"peer 192.0.2.1: given twice: want it once",
 		}},
+		{"BFD", input{env: env("bgp_enable", "true", "bgp_peers", "192.0.2.1:65001:::::true")},
+			[]string{"bgp_peers: peer 192.0.2.1 asks for BFD, which this build does not have: short hold times take its place"}},
 		{"peer in the wrong form", input{env: env("bgp_enable", "true", "bgp_peers", "192.0.2.1:65001:hunter2:perhaps")},
 			[]string{"bgp_peers (environment): peer 1: the part for multihop is neither true nor false; a password with a colon goes into a file"}},
 		{"control plane without address", input{env: env("cp_enable", "true")},

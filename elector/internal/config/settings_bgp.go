@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strconv"
 	"time"
@@ -150,6 +151,9 @@ func (p *parser) completeBGP() error {
 		errs = append(errs, errors.New("bgp_peers: missing: BGP mode needs a peer: bgp_peers, bgp_peeraddress, vipod_bgp_config or annotation"))
 	}
 	for _, one := range all {
+		if one.BFD {
+			errs = append(errs, fmt.Errorf("bgp_peers: peer %s asks for BFD, which this build does not have: short hold times take its place", one.Name()))
+		}
 		b.Peers = append(b.Peers, b.peer(one))
 	}
 	return errors.Join(append(errs, uniqueNames(b.Peers))...)

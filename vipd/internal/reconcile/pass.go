@@ -84,6 +84,7 @@ func (r *Reconciler) tryPass(start time.Time) error {
 		return nil // absent is not empty
 	}
 	r.desired = r.wanted()
+	r.noteRouted()
 	return errors.Join(r.converge(), r.convergeRoutes())
 }
 

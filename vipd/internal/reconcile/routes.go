@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vipod/vipod/shared/schema"
+	"github.com/vipod/vipod/vipd/internal/desired"
 	"github.com/vipod/vipod/vipd/internal/routes"
 )
 
@@ -20,6 +21,7 @@ type routing struct {
 	there      map[netip.Addr]bool
 	failed     map[netip.Addr]error
 	reasserted time.Time
+	arriving   map[netip.Addr]bool // that routers send here
 }
 
 // convergeRoutes makes the routes match the documents. One that cannot be
@@ -80,6 +82,24 @@ func (r *Reconciler) doRoutes(d routes.Desired) error {
 	}
 	r.routing.there = routes.Addresses(d, actual)
 	return short(lost)
+}
+
+// noteRouted tells of addresses that routers begin to send here: no link gets
+// them, but what reaches the node before its Service proxy knows them is taken
+// for something else all the same.
+func (r *Reconciler) noteRouted() {
+	arriving := map[netip.Addr]bool{}
+	for _, v := range r.docs.VIPs {
+		if !desired.Routed(v) || !desired.Wanted(v.State) {
+			continue
+		}
+		for _, a := range v.Addresses {
+			if arriving[a.IP] = true; !r.routing.arriving[a.IP] {
+				r.Added(a.IP)
+			}
+		}
+	}
+	r.routing.arriving = arriving
 }
 
 // routed says why a VIP's routes are not as they shall be, "" if they are.

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/osrg/gobgp/v3/pkg/packet/bgp"
+
+	"github.com/vipod/vipod/bgpd/internal/wire"
+	"github.com/vipod/vipod/shared/schema"
+)
+
+// hostile is a peer that says what a test wants, and notes what it is told.
+type hostile struct {
+	t        *testing.T
+	mu       sync.Mutex
+	sessions int
+	// prefixes are those announced and not withdrawn, at the last change.
+	prefixes map[string]bool
+	changed  time.Time
+	notified []string
+}
+
+// newHostile listens in the router's namespace. script is called with each
+// session that is established, and reads nothing.
+func newHostile(t *testing.T, r *rig, address string, script func(net.Conn)) *hostile {
+	t.Helper()
+	h := &hostile{t: t, prefixes: map[string]bool{}}
+	var l net.Listener
+	r.check(r.peer.Do(func() (err error) {
+		l, err = net.Listen("tcp", net.JoinHostPort(address, "179"))
+		return err
+	}))
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go h.talk(conn, script)
+		}
+	}()
+	return h
+}
+
+// opening is a peer's OPEN and first KEEPALIVE.
+func opening() []byte {
+	o := wire.Open{
+		AS: peerAS, Hold: 90, RouterID: netip.MustParseAddr(peer4), FourOctetAS: true, Refresh: true,
+		Families: map[wire.Family]bool{wire.IPv4: true, wire.IPv6: true},
+	}
+	return append(o.Message(), wire.Keepalive()...)
+}
+
+func (h *hostile) talk(conn net.Conn, script func(net.Conn)) {
+	defer conn.Close()
+	buf := make([]byte, wire.MaxLen)
+	established := false
+	for {
+		kind, body, err := wire.Read(conn, buf)
+		if err != nil {
+			return
+		}
+		switch kind {
+		case wire.TypeOpen:
+			_, _ = conn.Write(opening()) // an error ends the reading
+		case wire.TypeKeepalive:
+			if !established {
+				established = true
+				h.mu.Lock()
+				h.sessions++
+				h.mu.Unlock()
+				go script(conn)
+			}
+		case wire.TypeNotification:
+			h.mu.Lock()
+			h.notified = append(h.notified, wire.ParseNotification(body).Error())
+			h.mu.Unlock()
+		case wire.TypeUpdate:
+			h.take(body)
+		}
+	}
+}
+
+// take notes an UPDATE as GoBGP reads it.
+func (h *hostile) take(body []byte) {
+	u := &bgp.BGPUpdate{}
+	if err := u.DecodeFromBytes(body); err != nil {
+		h.t.Errorf("GoBGP refuses an UPDATE: %v", err)
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.changed = time.Now()
+	for _, p := range u.NLRI {
+		h.prefixes[p.String()] = true
+	}
+	for _, p := range u.WithdrawnRoutes {
+		delete(h.prefixes, p.String())
+	}
+}
+
+func (h *hostile) count() (sessions, prefixes int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.sessions, len(h.prefixes)
+}
+
+// flood announces n prefixes as a peer with a large table does.
+func flood(n int) []byte {
+	var all bytes.Buffer
+	w := wire.Writer{FourOctetAS: true}
+	a := &wire.Attributes{Path: []uint32{peerAS, 64999}, NextHop: netip.MustParseAddr(peer4), Communities: []uint32{1, 2, 3}}
+	var list []netip.Prefix
+	ip := netip.MustParseAddr("10.0.0.0")
+	for range n {
+		list = append(list, netip.PrefixFrom(ip, 32))
+		ip = ip.Next()
+	}
+	for part := range slices.Chunk(list, 700) {
+		for _, m := range w.Announce(wire.IPv4, part, a) {
+			all.Write(m)
+		}
+	}
+	return all.Bytes()
+}
+
+// memory is what bgpd has in use, in KiB.
+func (r *rig) memory() int {
+	r.t.Helper()
+	pid, err := r.Ask("/metrics")
+	r.check(err)
+	for line := range strings.Lines(pid) {
+		if v, ok := strings.CutPrefix(line, "process_resident_memory_bytes "); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
+			r.check(err)
+			return int(n) / 1024
+		}
+	}
+	r.t.Fatal("no metric of memory")
+	return 0
+}
+
+func TestNetnsAFloodOfPrefixesTakesNoMemory(t *testing.T) {
+	r := newRig(t, peerOf(peer4))
+	sent := make(chan error, 1)
+	data := flood(500_000)
+	h := newHostile(t, r, peer4, func(conn net.Conn) {
+		time.Sleep(500 * time.Millisecond)
+		_, err := conn.Write(data)
+		sent <- err
+	})
+	r.Start()
+	r.vip("default.web", schema.StateActive, "203.0.113.7")
+	r.announced("default.web", schema.True)
+	before := r.memory()
+	begin := time.Now()
+	r.check(<-sent)
+	took := time.Since(begin)
+	after := r.memory()
+	t.Logf("%d bytes of UPDATEs in %s, memory from %d to %d KiB", len(data), took, before, after)
+	if after > before+8*1024 {
+		t.Errorf("memory grew from %d to %d KiB", before, after)
+	}
+	r.vip("default.more", schema.StateActive, "203.0.113.8")
+	r.announced("default.more", schema.True)
+	if sessions, _ := h.count(); sessions != 1 {
+		t.Errorf("%d sessions", sessions)
+	}
+}
+
+func TestNetnsMalformedMessagesAreContained(t *testing.T) {
+	marker := bytes.Repeat([]byte{0xff}, 16)
+	for name, c := range map[string]struct {
+		bytes []byte
+		keeps bool // the session goes on
+	}{
+		"an UPDATE with attributes that make no sense": {append(append([]byte{}, marker...), 0, 30, 2, 0, 0, 0, 7, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff), true},
+		"a second OPEN":              {opening(), false},
+		"a message of no type":       {append(append([]byte{}, marker...), 0, 19, 77), false},
+		"a marker of zeros":          {make([]byte, 19), false},
+		"a message that is too long": {append(append([]byte{}, marker...), 0xff, 0xff, 2), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, peerOf(peer4), peerOf(peer6, func(p *schema.BGPPeer) { p.Name = "good" }))
+			b := newBird(t, r.peer, session("n6", ""))
+			var once sync.Once
+			h := newHostile(t, r, peer4, func(conn net.Conn) {
+				once.Do(func() { time.Sleep(300 * time.Millisecond); _, _ = conn.Write(c.bytes) })
+			})
+			r.Start()
+			r.vip("default.web", schema.StateActive, "203.0.113.7", "2001:db8:7::7")
+			r.announced("default.web", schema.True)
+			r.eventually("BIRD has its path", func() bool { return b.has("2001:db8:7::7/128") })
+			since := b.ask("show protocols", "n6")
+			time.Sleep(400 * time.Millisecond)
+			r.eventually("the path is told", func() bool { _, n := h.count(); return n == 1 })
+			if !c.keeps {
+				r.eventually("a new session follows", func() bool { n, _ := h.count(); return n > 1 })
+			}
+			if now := b.ask("show protocols", "n6"); now != since {
+				t.Errorf("another session was touched:\n%s", now)
+			}
+		})
+	}
+}
+
+func TestNetnsThousandsOfPathsAreToldAtOnceAndWithdrawnOneByOne(t *testing.T) {
+	const paths = 5000
+	second := "198.51.100.3"
+	patient := func(p *schema.BGPPeer) { p.HoldSeconds = 90 } // the peers of this test say nothing
+	r := newRig(t, peerOf(peer4, patient), peerOf(second, patient, func(p *schema.BGPPeer) { p.Name = "second" }))
+	r.peer.Add(t, "v1", second+"/24")
+	var up [2]time.Time
+	var hs [2]*hostile
+	for i, address := range []string{peer4, second} {
+		hs[i] = newHostile(t, r, address, func(net.Conn) { up[i] = time.Now() })
+	}
+	ip := netip.MustParseAddr("203.0.113.0")
+	var batch []string
+	for n := range paths {
+		batch = append(batch, ip.String())
+		if ip = ip.Next(); len(batch) == 50 || n == paths-1 {
+			r.vip(fmt.Sprintf("default.v%d", n), schema.StateActive, batch...)
+			batch = nil
+		}
+	}
+	r.Start()
+	for i, h := range hs {
+		r.eventually("all paths are told", func() bool { _, n := h.count(); return n == paths })
+		h.mu.Lock()
+		t.Logf("peer %d: %d paths %s after Established", i+1, paths, h.changed.Sub(up[i]))
+		h.mu.Unlock()
+	}
+	var times []time.Duration
+	for n := range 40 {
+		key := fmt.Sprintf("default.v%d", n*50+49)
+		_, before := hs[0].count()
+		begin := time.Now()
+		r.check(os.Remove(r.Path("elector", "vips/"+key)))
+		for {
+			if _, now := hs[0].count(); now < before {
+				break
+			}
+			if time.Since(begin) > 10*time.Second {
+				status, _ := r.Ask("/status")
+				t.Fatalf("number %d is not withdrawn: %.2000s", n, status)
+			}
+			time.Sleep(200 * time.Microsecond)
+		}
+		times = append(times, time.Since(begin))
+	}
+	slices.Sort(times)
+	t.Logf("withdrawal on the wire after %s (median), %s (39 of 40)", times[20], times[38])
+}

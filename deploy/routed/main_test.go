@@ -141,8 +141,13 @@ protocol kernel { ipv6 { import none; export all; }; merge paths yes limit 16; }
 	}
 	c.must(os.WriteFile(b.path("conf"), []byte(conf), 0o644))
 	c.must(c.InNS(router, func() error {
-		for _, key := range []string{"ipv4/fib_multipath_hash_policy", "ipv6/fib_multipath_hash_policy"} {
-			if err := os.WriteFile("/proc/sys/net/"+key, []byte("1"), 0); err != nil {
+		// It spreads by connections, and is told its routes by nobody but BIRD: a
+		// node whose kube-proxy does not know a VIP yet sends it an ICMP redirect.
+		for key, value := range map[string]string{
+			"ipv4/fib_multipath_hash_policy": "1", "ipv6/fib_multipath_hash_policy": "1",
+			"ipv4/conf/all/accept_redirects": "0", "ipv4/conf/eth0/accept_redirects": "0", "ipv6/conf/eth0/accept_redirects": "0",
+		} {
+			if err := os.WriteFile("/proc/sys/net/"+key, []byte(value), 0); err != nil {
 				return err
 			}
 		}

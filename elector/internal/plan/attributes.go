@@ -50,7 +50,8 @@ func (p *planner) attributes(s *service) *schema.PathAttributes {
 
 func (p *planner) communities(s *service, a *schema.PathAttributes, text string) {
 	if len(text) > maxList {
-		text = text[:maxList]
+		p.refuse(s, ReasonAttributeRefused, "annotation %s has %d bytes, more than %d; the VIP is announced without it", annotationCommunities, len(text), maxList)
+		return
 	}
 	for item := range strings.SplitSeq(text, ",") {
 		if item = strings.TrimSpace(item); item == "" {

@@ -114,6 +114,10 @@ func TestElectorReportsAboutItself(t *testing.T) {
 	}
 	n.api.setCut(true)
 	is(conditionRenewed, schema.False)
+	var page strings.Builder
+	if report, err := n.r.Report(t.Context()); err != nil || report.Print(&page) != nil || !strings.Contains(page.String(), "cannot be renewed") {
+		t.Errorf("%v; the page does not say that the Lease cannot be renewed:\n%s", err, page.String())
+	}
 	n.api.setCut(false)
 	is(conditionRenewed, schema.True)
 	n.arpdUp.Store(false)

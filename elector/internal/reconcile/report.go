@@ -19,7 +19,8 @@ type Report struct {
 	Node      string             `json:"node"`
 	Synced    bool               `json:"synced"`
 	Ready     bool               `json:"ready"`
-	Reason    string             `json:"reason,omitempty"` // why not ready
+	Reason    string             `json:"reason,omitempty"`  // why not ready
+	Problem   string             `json:"problem,omitempty"` // why the last write of this node's Lease failed
 	Suspended bool               `json:"suspended,omitempty"`
 	Stopping  bool               `json:"stopping,omitempty"`
 	Grants    map[string]float64 `json:"grants"` // remaining
@@ -96,7 +97,7 @@ func (r *Reconciler) Report(ctx context.Context) (report Report, err error) {
 
 func (r *Reconciler) report(now time.Duration) Report {
 	out := Report{
-		Node: r.Config.NodeName, Synced: r.synced, Ready: r.wished.ready, Reason: r.notReady,
+		Node: r.Config.NodeName, Synced: r.synced, Ready: r.wished.ready, Reason: r.notReady, Problem: r.leaseErr,
 		Suspended: r.wished.suspended, Stopping: r.stopping.since != 0, Leases: []LeaseReport{}, VIPs: []VIPReport{},
 		Grants: map[string]float64{string(schema.GrantNode): max(r.machine.Grant()-now, 0).Seconds()},
 	}
@@ -151,6 +152,9 @@ func (r Report) Print(out io.Writer) error {
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "node %s, %s\n", r.Node, ready)
+	if r.Problem != "" {
+		fmt.Fprintf(w, "the Lease cannot be renewed: %s\n", r.Problem)
+	}
 	for _, name := range []schema.GrantName{schema.GrantNode, schema.GrantControlPlane} {
 		if left, ok := r.Grants[string(name)]; ok {
 			fmt.Fprintf(w, "grant %s: %.1f s left\n", name, left)

@@ -51,7 +51,8 @@ func (n *fakeNode) vipd(ctx context.Context) {
 	n.wire.set(n.name, nil)
 }
 
-// pass reads the grant first and the documents after.
+// pass reads the grant first and the documents after, and reports what the
+// kernel does already, as vipd does.
 func (v *fakeVipd) pass() {
 	n := v.n
 	grant, _ := statefile.Read[schema.Grant](ownership.Dir(n.dir, ownership.Elector)+"/grant.json", os.Getuid())
@@ -61,9 +62,9 @@ func (v *fakeVipd) pass() {
 	}
 	list, _, err := v.docs.Load()
 	bad := n.vipdBad.Load()
-	if err == nil && !bad {
+	acted := err == nil && !bad
+	if acted {
 		v.apply(node, list)
-		v.report(list)
 	}
 	claims := map[netip.Addr]time.Duration{}
 	for ip, a := range v.kernel {
@@ -72,6 +73,9 @@ func (v *fakeVipd) pass() {
 		}
 	}
 	n.wire.set(n.name, claims)
+	if acted {
+		v.report(list)
+	}
 	link := schema.Link{
 		Name: "eth0", Index: 2, Up: n.linkUp.Load(), DefaultIPv4: true, DefaultIPv6: true,
 		Addresses: []netip.Prefix{netip.MustParsePrefix("203.0.113.200/24"), netip.MustParsePrefix("2001:db8::200/64")},

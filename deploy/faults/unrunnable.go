@@ -13,6 +13,6 @@ func NotRun() []Unrunnable {
 		{"watch answered 410 Gone", "needs an API server that has compacted its history, five minutes; cut watches and API restarts relist"},
 		{"duplicate address before the claim", "the probe is repeated after 30 s only; the end-to-end tests do it"},
 		{"upgrade from kube-vip in place", "its program is not part of the repository"},
-		{"faults of linkd, bgpd and egressd", "these daemons are not there yet"},
+		{"faults of DHCP servers, BGP peers and egress", "the tests of linkd, bgpd and egressd do them against real peers"},
 	}
 }

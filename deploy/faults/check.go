@@ -56,6 +56,9 @@ type Violation struct {
 	// Addr is the address that it is about; may be invalid.
 	Addr  netip.Addr
 	Shown []string
+	// Timed: it is about how long something took, or what was lost meanwhile,
+	// which the machine can cause by itself when others keep it busy.
+	Timed bool
 }
 
 // String returns the violation with its evidence, a line each.
@@ -101,7 +104,7 @@ func exclusive(addr netip.Addr, claims History, hands int) []Violation {
 				break
 			}
 			if d.Node != c.Node {
-				list = append(list, Violation{"two machines claim it at one time", addr, []string{c.String(), d.String()}})
+				list = append(list, Violation{Rule: "two machines claim it at one time", Addr: addr, Shown: []string{c.String(), d.String()}})
 			}
 		}
 		if last := len(turns) - 1; last >= 0 && turns[last].Node == c.Node {
@@ -128,7 +131,7 @@ func epochs(h History) []Violation {
 	for _, e := range h.of(Epoch) {
 		before, known := last[e.Text]
 		if known && (e.N < before.N || e.N == before.N && e.Node != before.Node) {
-			list = append(list, Violation{"acts by an old epoch", netip.Addr{}, []string{before.String(), e.String()}})
+			list = append(list, Violation{Rule: "acts by an old epoch", Shown: []string{before.String(), e.String()}})
 			continue
 		}
 		last[e.Text] = e
@@ -140,7 +143,7 @@ func epochs(h History) []Violation {
 func touched(h History) []Violation {
 	var list []Violation
 	for _, e := range h.of(Differs) {
-		list = append(list, Violation{"something else is touched, or something of ours is left", netip.Addr{}, []string{e.String()}})
+		list = append(list, Violation{Rule: "something else is touched, or something of ours is left", Shown: []string{e.String()}})
 	}
 	return list
 }
@@ -173,7 +176,8 @@ func budget(h History, rate float64) []Violation {
 		most := rate*d.Seconds() + edge + math.Ceil(d.Seconds()/ownLease.Seconds())
 		if got := Rate(e); rate > 0 && float64(e.N) > most {
 			list = append(list, Violation{
-				fmt.Sprintf("%.1f requests a second, at most %.1f are right", got, rate), netip.Addr{}, []string{e.String()},
+				Rule:  fmt.Sprintf("%.1f requests a second, at most %.1f are right", got, rate),
+				Shown: []string{e.String()}, Timed: true,
 			})
 		}
 	}

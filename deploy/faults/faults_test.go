@@ -106,6 +106,18 @@ func newWorld(t *testing.T) *World {
 	return w
 }
 
+// twice runs a fault again when nothing was wrong but times. Others use this
+// machine too: what is about time has to come twice, what is about safety may
+// not come once.
+func twice(t *testing.T, run func() Result) Result {
+	r := run()
+	if (r.Verdict() == "WRONG" || r.Verdict() == "FAILED") && r.Timed() {
+		t.Logf("again, since only times are wrong:\n%s", Table([]Result{r}))
+		r = run()
+	}
+	return r
+}
+
 func TestFaultsHaveTheirRightOutcome(t *testing.T) {
 	w := newWorld(t)
 	chosen, err := regexp.Compile(*only)
@@ -121,7 +133,7 @@ func TestFaultsHaveTheirRightOutcome(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			r := w.Run(ctx, c, *out)
+			r := twice(t, func() Result { return w.Run(ctx, c, *out) })
 			results = append(results, r)
 			if r.Verdict() != "ok" {
 				t.Errorf("\n%s", Table([]Result{r}))
@@ -159,7 +171,7 @@ func atSteps(t *testing.T, w *World, chosen *regexp.Regexp) (results []Result) {
 			every = max(1, len(steps)/fewSteps)
 		}
 		for i := every / 2; i < len(steps); i += every {
-			r := w.KillAt(ctx, steps[i], *out)
+			r := twice(t, func() Result { return w.KillAt(ctx, steps[i], *out) })
 			results = append(results, r)
 			if errors.Is(r.Err, errNotReached) {
 				t.Logf("%s: %v", r.Case.Name, r.Err)

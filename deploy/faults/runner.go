@@ -81,6 +81,12 @@ func (r Result) Verdict() string {
 	return "ok"
 }
 
+// Timed says whether nothing is wrong but times, or the case could not be run
+// to its end.
+func (r Result) Timed() bool {
+	return !slices.ContainsFunc(r.Violations, func(v Violation) bool { return !v.Timed })
+}
+
 // Run runs one case and judges it. The history is kept in dir.
 func (w *World) Run(ctx context.Context, c Case, dir string) Result {
 	r := Result{Case: c, File: filepath.Join(dir, fileName(c.Name)+".jsonl")}

@@ -82,8 +82,9 @@ func (s sight) judge(want Expectation) []Violation {
 	return slices.Concat(list, s.quiet(want.Bound))
 }
 
+// violation is one of what became of the address and when.
 func (s sight) violation(rule string, events ...Event) Violation {
-	v := Violation{Rule: rule, Addr: s.addr}
+	v := Violation{Rule: rule, Addr: s.addr, Timed: true}
 	for _, e := range events[:min(len(events), 4)] {
 		v.Shown = append(v.Shown, e.String())
 	}
@@ -105,7 +106,9 @@ func (s sight) fenced(want Expectation) []Violation {
 	if len(late) == 0 {
 		return nil
 	}
-	return []Violation{s.violation(fmt.Sprintf("claimed later than %v after the fault", want.Fence), late...)}
+	v := s.violation(fmt.Sprintf("claimed later than %v after the fault", want.Fence), late...)
+	v.Timed = false // the fence is the kernel's, and waits for nobody
+	return []Violation{v}
 }
 
 // stays checks that the owner stays the same and every question is answered.

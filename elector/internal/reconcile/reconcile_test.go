@@ -82,9 +82,10 @@ func TestOneNodeServesAServiceAndSaysSo(t *testing.T) {
 	c := newTestCluster(t, 3, nil)
 	c.loadBalancer("web", "203.0.113.10", "n1")
 	node := c.served(t, "web", "203.0.113.10")
-	if m, ok := c.told("web", "VIPActive"); !ok || !strings.Contains(m, node) {
-		t.Errorf("event VIPActive: %q, %t", m, ok)
-	}
+	eventually(t, patience, "the owner is told", func() bool {
+		m, ok := c.told("web", "VIPActive")
+		return ok && strings.Contains(m, node)
+	})
 	in := c.service("web").Status.LoadBalancer.Ingress[0]
 	if in.IPMode == nil || *in.IPMode != corev1.LoadBalancerIPModeVIP || len(in.Ports) != 1 || in.Ports[0].Port != 80 {
 		t.Errorf("ingress %+v", in)

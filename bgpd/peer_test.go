@@ -24,6 +24,7 @@ type hostile struct {
 	t        *testing.T
 	mu       sync.Mutex
 	sessions int
+	up       time.Time // of the last session
 	// prefixes are those announced and not withdrawn, at the last change.
 	prefixes map[string]bool
 	changed  time.Time
@@ -79,6 +80,7 @@ func (h *hostile) talk(conn net.Conn, script func(net.Conn)) {
 				established = true
 				h.mu.Lock()
 				h.sessions++
+				h.up = time.Now()
 				h.mu.Unlock()
 				go script(conn)
 			}
@@ -221,10 +223,9 @@ func TestNetnsThousandsOfPathsAreToldAtOnceAndWithdrawnOneByOne(t *testing.T) {
 	patient := func(p *schema.BGPPeer) { p.HoldSeconds = 90 } // the peers of this test say nothing
 	r := newRig(t, peerOf(peer4, patient), peerOf(second, patient, func(p *schema.BGPPeer) { p.Name = "second" }))
 	r.peer.Add(t, "v1", second+"/24")
-	var up [2]time.Time
 	var hs [2]*hostile
 	for i, address := range []string{peer4, second} {
-		hs[i] = newHostile(t, r, address, func(net.Conn) { up[i] = time.Now() })
+		hs[i] = newHostile(t, r, address, func(net.Conn) {})
 	}
 	ip := netip.MustParseAddr("203.0.113.0")
 	var batch []string
@@ -239,7 +240,7 @@ func TestNetnsThousandsOfPathsAreToldAtOnceAndWithdrawnOneByOne(t *testing.T) {
 	for i, h := range hs {
 		r.eventually("all paths are told", func() bool { _, n := h.count(); return n == paths })
 		h.mu.Lock()
-		t.Logf("peer %d: %d paths %s after Established", i+1, paths, h.changed.Sub(up[i]))
+		t.Logf("peer %d: %d paths %s after Established", i+1, paths, h.changed.Sub(h.up))
 		h.mu.Unlock()
 	}
 	var times []time.Duration

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -46,6 +48,8 @@ type World struct {
 	ports []string
 	// undo ends what a case has set up, the last first.
 	undo []func(context.Context) error
+	// mu guards what follows: some cases start and end daemons side by side.
+	mu sync.Mutex
 	// ours are the daemons that run now, as last started by the suite.
 	ours map[daemonOn]int
 }
@@ -79,14 +83,27 @@ func (w *World) end(ctx context.Context, node string, sig syscall.Signal, names 
 	if len(names) == 0 {
 		names = lab.DaemonNames()
 	}
+	w.mu.Lock()
 	for _, name := range names {
 		delete(w.ours, daemonOn{node, name})
 	}
+	w.mu.Unlock()
 	return w.StopNode(ctx, node, sig, names...)
 }
 
 // disown lets no daemon be started again but by mend.
-func (w *World) disown() { clear(w.ours) }
+func (w *World) disown() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.ours)
+}
+
+// own returns the daemons that the suite has started.
+func (w *World) own() []daemonOn {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Keys(w.ours))
+}
 
 // gone returns what is left of vipod in the kernels.
 func (w *World) gone(ctx context.Context) error {
@@ -128,7 +145,9 @@ func (w *World) Start(ctx context.Context, node string, names ...string) error {
 			return err
 		}
 		p, _ := w.Daemon(node, name)
+		w.mu.Lock()
 		w.ours[daemonOn{node, name}] = p.PID
+		w.mu.Unlock()
 	}
 	return nil
 }
@@ -142,7 +161,7 @@ func (w *World) Restart(ctx context.Context, node string, names ...string) error
 // supervise notes daemons that ended by themselves, and starts them again.
 func (w *World) supervise(ctx context.Context) error {
 	var errs []error
-	for d := range w.ours {
+	for _, d := range w.own() {
 		if p, _ := w.Daemon(d.node, d.name); !p.Alive() && d.node != w.unattended {
 			w.Observer.note(Event{Kind: Ended, Node: d.node, Text: d.name + ": " + lastLine(w.LogPath(d.node, d.name))})
 			errs = append(errs, w.Start(ctx, d.node, d.name))

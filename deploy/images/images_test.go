@@ -12,7 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vipod/vipod/shared/netsafe/nstest"
 	"github.com/vipod/vipod/shared/ownership"
+	"github.com/vipod/vipod/shared/statetest"
 )
 
 // stages returns the instructions of each stage of the Dockerfile by the
@@ -76,21 +78,28 @@ func TestBuildStageSeesOneDaemonAndGivesItsCapability(t *testing.T) {
 	}
 }
 
+// cannot skips the test, or fails it where nothing may be skipped.
+func cannot(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv(nstest.Require) == "1" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
 // The manifests rest on this: with its capability as a file attribute a
 // program runs under a plain uid and no_new_privs where the container has the
 // capability, and cannot be executed where it has not.
 func TestFileCapabilityWorksOnlyWhereTheContainerAllowsIt(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to set file capabilities")
-	}
+	statetest.Root(t)
 	for _, tool := range []string{"setcap", "setpriv", "/bin/grep"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("needs %s: %v", tool, err)
+			cannot(t, "needs %s: %v", tool, err)
 		}
 	}
 	program := copyOfGrep(t)
 	if out, err := exec.Command("setcap", "cap_net_admin+ep", program).CombinedOutput(); err != nil {
-		t.Skipf("file system without file capabilities: %v: %s", err, out)
+		cannot(t, "file system without file capabilities: %v: %s", err, out)
 	}
 	run := func(bounding, inheritable, ambient string) (string, error) {
 		out, err := exec.Command("setpriv", "--reuid", "65502", "--regid", "65500", "--clear-groups", "--no-new-privs",

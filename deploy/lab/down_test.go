@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/vipod/vipod/shared/statetest"
 )
 
 // TestE2ETwoLabs runs two labs of the same addresses side by side.
@@ -157,7 +159,7 @@ func TestNames(t *testing.T) {
 
 // TestNetnsEnter sees that a thread that was in a namespace is not used again.
 func TestNetnsEnter(t *testing.T) {
-	needRoot(t)
+	statetest.Root(t)
 	own, err := readNSID("/proc/thread-self/ns/net")
 	if err != nil {
 		t.Fatal(err)

@@ -101,18 +101,6 @@ func binDir(t *testing.T) string {
 	return dir
 }
 
-// needRoot skips the test without root, or fails it where it must not be.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("VIPOD_REQUIRE_NETNS") == "1" {
-		t.Fatal("needs root")
-	}
-	t.Skip("needs root")
-}
-
 func copyProgram(t *testing.T, from, to string) {
 	t.Helper()
 	in, err := os.Open(from)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vipod/vipod/shared/statetest"
 )
 
 // inPair runs f on a thread in a new namespace with one end of a veth pair,
@@ -18,12 +20,7 @@ import (
 // 2001:db8::1, and peer's MAC.
 func inPair(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("VIPOD_REQUIRE_NETNS") == "1" {
-			t.Fatal("needs root")
-		}
-		t.Skip("needs root")
-	}
+	statetest.Root(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

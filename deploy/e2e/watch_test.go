@@ -72,10 +72,9 @@ func (s sight) changedHands(most int) sight {
 func (s sight) lost(most int) sight {
 	s.e.t.Helper()
 	for _, seen := range s.seen {
-		s.e.t.Logf("%s: %d of %d ICMP and %d of %d UDP questions lost, longest silence %v", seen.IP,
-			seen.ICMP.Lost(), seen.ICMP.Sent, seen.UDP.Lost(), seen.UDP.Sent, seen.Outage().Round(time.Millisecond))
+		s.e.t.Logf("%s: ICMP %v; UDP %v", seen.IP, seen.ICMP, seen.UDP)
 		if n := seen.ICMP.Lost(); n > most {
-			s.e.t.Errorf("%s: %d questions lost, want at most %d", seen.IP, n, most)
+			s.e.t.Errorf("%s: ICMP %v, want at most %d lost", seen.IP, seen.ICMP, most)
 		}
 		if gap := seen.UDP.Gap; gap > udpGap {
 			s.e.t.Errorf("%s: no pod answered for %v, want at most %v", seen.IP, gap, udpGap)

@@ -80,7 +80,7 @@ func FuzzParseFrame(f *testing.F) {
 		}
 		p := Prober{}
 		if len(data) >= headerLen {
-			p.isAnswer(data[headerLen:])
+			p.answered(data[headerLen:])
 		}
 	})
 }

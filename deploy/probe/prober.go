@@ -49,6 +49,11 @@ type Result struct {
 	GapStart time.Time
 	// Silences are those of at least Options.Silence, in order.
 	Silences []Silence
+	// LostAt is when the questions without an answer were asked, in order.
+	LostAt []time.Time
+	// Refused is why the kernel last refused to send a question, which is lost
+	// then as well.
+	Refused error
 	// Answerers are the machines that answered. More than one is normal only
 	// when the address has moved.
 	Answerers map[MAC]Answerer
@@ -56,6 +61,18 @@ type Result struct {
 
 // Lost returns how many questions got no answer.
 func (r Result) Lost() int { return r.Sent - r.Received }
+
+func (r Result) String() string {
+	text := fmt.Sprintf("%d of %d lost, silence of at most %v", r.Lost(), r.Sent, r.Gap)
+	if len(r.LostAt) > 0 {
+		const layout = "15:04:05.000"
+		text += fmt.Sprintf(", lost from %s until %s", r.LostAt[0].Format(layout), r.LostAt[len(r.LostAt)-1].Format(layout))
+	}
+	if r.Refused != nil {
+		text += fmt.Sprintf(", refused by the kernel: %v", r.Refused)
+	}
+	return text
+}
 
 // Prober asks an address again and again and records the answers.
 type Prober struct {
@@ -69,7 +86,9 @@ type Prober struct {
 
 	mu     sync.Mutex
 	result Result
-	last   time.Time // last answer, or the start
+	// open are the questions without an answer yet: when they were asked.
+	open map[uint64]time.Time
+	last time.Time // last answer, or the start
 }
 
 // Start starts to ask, from the calling thread's network namespace.
@@ -79,7 +98,7 @@ func Start(opts Options) (*Prober, error) {
 	}
 	p := &Prober{
 		opts: opts, magic: rand.Uint64(), ident: uint16(rand.Uint32()), stop: make(chan struct{}),
-		last: time.Now(), result: Result{Answerers: map[MAC]Answerer{}},
+		last: time.Now(), result: Result{Answerers: map[MAC]Answerer{}}, open: map[uint64]time.Time{},
 	}
 	var err error
 	if p.socket, err = opts.openSocket(); err != nil {
@@ -145,11 +164,16 @@ func (p *Prober) send() {
 		}
 		p.mu.Lock()
 		p.result.Sent++
+		p.open[counter] = time.Now()
 		p.mu.Unlock()
 		question := p.question(counter)
 		if _, err := unix.Write(p.socket, question); err != nil {
 			// It may be the report of an earlier question's fate.
-			_, _ = unix.Write(p.socket, question)
+			if _, err := unix.Write(p.socket, question); err != nil {
+				p.mu.Lock()
+				p.result.Refused = os.NewSyscallError("write", err)
+				p.mu.Unlock()
+			}
 		}
 		next = next.Add(p.opts.Every)
 		if now := time.Now(); next.Before(now) {
@@ -192,12 +216,16 @@ func checksum(message []byte) uint16 {
 
 // receive records one frame if it is an answer.
 func (p *Prober) receive(at time.Time, frame []byte) {
-	if !p.isAnswer(frame[headerLen:]) {
+	counter, ok := p.answered(frame[headerLen:])
+	if !ok {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.result.Received++
+	if _, waiting := p.open[counter]; waiting { // not the answer's copy
+		delete(p.open, counter)
+		p.result.Received++
+	}
 	p.noteGap(p.last, at)
 	p.last = at
 	mac := MAC(frame[6:12])
@@ -210,30 +238,26 @@ func (p *Prober) receive(at time.Time, frame []byte) {
 	p.result.Answerers[mac] = a
 }
 
-// isAnswer says whether an IP packet carries a question of ours back.
-func (p *Prober) isAnswer(packet []byte) bool {
+// answered returns which of our questions an IP packet carries back.
+func (p *Prober) answered(packet []byte) (counter uint64, ok bool) {
 	var proto byte
 	var message []byte
 	switch {
 	case len(packet) >= 20 && packet[0]>>4 == 4:
 		header := int(packet[0]&0xf) * 4
 		if len(packet) < header {
-			return false
+			return 0, false
 		}
 		proto, message = packet[9], packet[header:]
 	case len(packet) >= 40 && packet[0]>>4 == 6:
 		proto, message = packet[6], packet[40:]
 	}
-	if len(message) < 16 || binary.BigEndian.Uint64(message[8:]) != p.magic {
-		return false
+	// Behind eight octets of header, both of ICMP and of UDP.
+	if len(message) < 24 || binary.BigEndian.Uint64(message[8:]) != p.magic {
+		return 0, false
 	}
-	switch proto {
-	case protoICMP:
-		return message[0] == 0
-	case protoICMPv6:
-		return message[0] == 129
-	}
-	return proto == protoUDP
+	answer := proto == protoICMP && message[0] == 0 || proto == protoICMPv6 && message[0] == 129 || proto == protoUDP
+	return binary.BigEndian.Uint64(message[16:]), answer
 }
 
 // noteGap notes the time between two answers.
@@ -254,12 +278,14 @@ func (r *Result) noteGap(from, to time.Time) {
 func (p *Prober) Result() Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r := p.result
-	r.Answerers = maps.Clone(r.Answerers)
-	r.Silences = slices.Clone(r.Silences)
+	r := p.counted()
 	r.noteGap(p.last, time.Now())
 	return r
 }
+
+// lastAnswers is how long answers to the last questions are waited for, longer
+// than a busy machine lets a program wait for its turn.
+const lastAnswers = 500 * time.Millisecond
 
 // Stop stops asking, waits a moment for the last answers, and returns what
 // was seen.
@@ -267,11 +293,35 @@ func (p *Prober) Stop() Result {
 	close(p.stop)
 	p.sender.Wait()
 	ended := time.Now()
-	time.Sleep(20 * time.Millisecond)
+	for p.waiting() && time.Since(ended) < lastAnswers {
+		time.Sleep(5 * time.Millisecond)
+	}
 	p.listener.close()
 	unix.Close(p.socket)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.noteGap(p.last, ended)
-	return p.result
+	return p.counted()
+}
+
+// waiting says whether a question is without an answer that was asked after
+// the last one that has one: those before are lost.
+func (p *Prober) waiting() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, at := range p.open {
+		if at.After(p.last) {
+			return true
+		}
+	}
+	return false
+}
+
+// counted returns the result with the questions that have no answer by now.
+func (p *Prober) counted() Result {
+	r := p.result
+	r.Answerers = maps.Clone(r.Answerers)
+	r.Silences = slices.Clone(r.Silences)
+	r.LostAt = slices.SortedFunc(maps.Values(p.open), time.Time.Compare)
+	return r
 }

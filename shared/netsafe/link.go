@@ -33,8 +33,8 @@ type Link struct {
 	VLANProtocol uint16
 	// MacvlanMode is MACVLAN_MODE_* of a link of kind "macvlan".
 	MacvlanMode uint32
-	// RPFilter is rp_filter of IPv4.
-	RPFilter int
+	// RPFilter, ARPIgnore and ARPAnnounce are settings of IPv4 (ip-sysctl.rst).
+	RPFilter, ARPIgnore, ARPAnnounce int
 }
 
 // Operational states of a link, linux/if.h.
@@ -124,9 +124,15 @@ func (l *Link) decodeIPv4(raw []byte) error {
 	if err != nil {
 		return err
 	}
-	const rpFilter = 8 // IPV4_DEVCONF_RP_FILTER of linux/ip.h
-	if conf := inet[inetConf]; len(conf) >= 4*rpFilter {
-		l.RPFilter = int(number(conf[4*(rpFilter-1):]))
+	conf := inet[inetConf]
+	for at, value := range map[int]*int{
+		8:  &l.RPFilter, // IPV4_DEVCONF_* of linux/ip.h
+		18: &l.ARPAnnounce,
+		19: &l.ARPIgnore,
+	} {
+		if len(conf) >= 4*at {
+			*value = int(number(conf[4*(at-1):]))
+		}
 	}
 	return nil
 }

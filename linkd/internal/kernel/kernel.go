@@ -50,7 +50,8 @@ func (Linux) Observe() (State, error) {
 		s.Links = append(s.Links, plan.Link{
 			Name: l.Name, Index: l.Index, Kind: l.Kind, ParentIndex: l.Parent,
 			VLAN: l.VLAN, VLANProtocol: l.VLANProtocol, MacvlanMode: l.MacvlanMode,
-			MAC: strings.ToLower(l.MAC.String()), MTU: l.MTU, Alias: l.Alias, RPFilter: l.RPFilter,
+			MAC: strings.ToLower(l.MAC.String()), MTU: l.MTU, Alias: l.Alias,
+			Conf:  plan.Conf{RPFilter: l.RPFilter, ARPIgnore: l.ARPIgnore, ARPAnnounce: l.ARPAnnounce},
 			Admin: l.Flags&unix.IFF_UP != 0,
 		})
 	}
@@ -82,8 +83,8 @@ func (k Linux) Do(op plan.Op) error {
 		}
 	case plan.SetMTU:
 		err = netlink.LinkSetMTU(byIndex(o.Index), o.MTU)
-	case plan.SetRPFilter:
-		err = setRPFilter(o.Index, o.Value)
+	case plan.SetConf:
+		err = setConf(o.Index, o.Conf)
 	default:
 		err = errors.ErrUnsupported
 	}
@@ -188,8 +189,8 @@ func complete(o plan.Add, made netlink.Link) error {
 		return fmt.Errorf("setting alias: %w", err)
 	}
 	if o.Kind == plan.Macvlan {
-		if err := setRPFilter(index, o.RPFilter); err != nil {
-			return fmt.Errorf("setting rp_filter: %w", err)
+		if err := setConf(index, o.Conf()); err != nil {
+			return fmt.Errorf("setting rp_filter, arp_ignore and arp_announce: %w", err)
 		}
 	}
 	if err := netlink.LinkSetName(made, o.Name); err != nil {
@@ -206,12 +207,16 @@ func complete(o plan.Add, made netlink.Link) error {
 
 const (
 	inetConf = 1 // IFLA_INET_CONF of linux/if_link.h
-	rpFilter = 8 // IPV4_DEVCONF_RP_FILTER of linux/ip.h
+
+	// IPV4_DEVCONF_* of linux/ip.h.
+	rpFilter    = 8
+	arpAnnounce = 18
+	arpIgnore   = 19
 )
 
-// setRPFilter sets the reverse path filter over rtnetlink: /proc/sys is
-// read-only in a container.
-func setRPFilter(index, value int) error {
+// setConf sets settings of IPv4 over rtnetlink: /proc/sys is read-only in a
+// container.
+func setConf(index int, c plan.Conf) error {
 	req := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
 	head := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	head.Index = int32(index)
@@ -219,7 +224,9 @@ func setRPFilter(index, value int) error {
 	spec := nl.NewRtAttr(unix.IFLA_AF_SPEC|unix.NLA_F_NESTED, nil)
 	inet := spec.AddRtAttr(unix.AF_INET|unix.NLA_F_NESTED, nil)
 	conf := inet.AddRtAttr(inetConf|unix.NLA_F_NESTED, nil)
-	conf.AddRtAttr(rpFilter, nl.Uint32Attr(uint32(value)))
+	conf.AddRtAttr(rpFilter, nl.Uint32Attr(uint32(c.RPFilter)))
+	conf.AddRtAttr(arpAnnounce, nl.Uint32Attr(uint32(c.ARPAnnounce)))
+	conf.AddRtAttr(arpIgnore, nl.Uint32Attr(uint32(c.ARPIgnore)))
 	req.AddData(spec)
 	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
 	return err

@@ -43,8 +43,8 @@ func apply(links []Link, op Op) []Link {
 		return change(o.Index, func(l *Link) { l.MAC = o.MAC })
 	case SetMTU:
 		return change(o.Index, func(l *Link) { l.MTU = o.MTU })
-	case SetRPFilter:
-		return change(o.Index, func(l *Link) { l.RPFilter = o.Value })
+	case SetConf:
+		return change(o.Index, func(l *Link) { l.Conf = o.Conf })
 	}
 	return links
 }
@@ -68,7 +68,7 @@ func add(links []Link, o Add) []Link {
 	parent := links[at]
 	l := Link{
 		Name: o.Name, Kind: o.Kind, ParentIndex: parent.Index, MAC: o.MAC, MTU: parent.MTU,
-		Alias: o.Alias, Admin: !o.Down, RPFilter: o.RPFilter,
+		Alias: o.Alias, Admin: !o.Down,
 	}
 	for _, other := range links {
 		l.Index = max(l.Index, other.Index)
@@ -81,7 +81,7 @@ func add(links []Link, o Add) []Link {
 	case VLAN:
 		l.VLAN, l.VLANProtocol = o.VLAN, protocol8021Q
 	case Macvlan:
-		l.MacvlanMode = modeBridge
+		l.MacvlanMode, l.Conf = modeBridge, o.Conf()
 	}
 	return append(links, l)
 }

@@ -58,6 +58,15 @@ type Want struct {
 	Users []string
 }
 
+// Conf are settings of IPv4 of one link (ip-sysctl.rst).
+type Conf struct{ RPFilter, ARPIgnore, ARPAnnounce int }
+
+// Conf is what a macvlan is given. The kernel would answer ARP on it for every
+// address of the node, so that the other VIPs had two hardware addresses, one
+// of which moves with this link: it answers for its own addresses only
+// (arp_ignore 1), and asks with none but them (arp_announce 2).
+func (w Want) Conf() Conf { return Conf{RPFilter: w.RPFilter, ARPIgnore: 1, ARPAnnounce: 2} }
+
 // Actual is what is in the kernel.
 type Actual struct{ Links []Link }
 
@@ -73,7 +82,7 @@ type Link struct {
 	MAC          string
 	MTU          int
 	Alias        string
-	RPFilter     int
+	Conf         Conf
 	// Admin: set up by an administrator.
 	Admin bool
 }

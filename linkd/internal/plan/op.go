@@ -55,11 +55,11 @@ type (
 		Index int
 		MTU   int
 	}
-	// SetRPFilter sets the reverse path filter.
-	SetRPFilter struct {
+	// SetConf sets what a macvlan needs of IPv4's settings.
+	SetConf struct {
 		Name  string
 		Index int
-		Value int
+		Conf
 	}
 )
 
@@ -88,7 +88,7 @@ func (o SetMAC) Of() string { return o.Name }
 func (o SetMTU) Of() string { return o.Name }
 
 // Of implements Op.
-func (o SetRPFilter) Of() string { return o.Name }
+func (o SetConf) Of() string { return o.Name }
 
 func (o Add) String() string {
 	text := fmt.Sprintf("ip link add link %s name %s", o.Parent, o.Name)
@@ -125,6 +125,8 @@ func (o SetAdmin) String() string {
 func (o SetMAC) String() string { return fmt.Sprintf("ip link set %s address %s", o.Name, o.MAC) }
 func (o SetMTU) String() string { return fmt.Sprintf("ip link set %s mtu %d", o.Name, o.MTU) }
 
-func (o SetRPFilter) String() string {
-	return fmt.Sprintf("sysctl net.ipv4.conf.%s.rp_filter=%d", o.Name, o.Value)
+func (o SetConf) String() string {
+	conf := "net.ipv4.conf." + o.Name
+	return fmt.Sprintf("sysctl %s.rp_filter=%d %s.arp_ignore=%d %s.arp_announce=%d",
+		conf, o.RPFilter, conf, o.ARPIgnore, conf, o.ARPAnnounce)
 }

@@ -114,8 +114,8 @@ func (p *planner) bring(w Want) []Op {
 		if w.MAC != "" && l.MAC != w.MAC {
 			ops = append(ops, SetMAC{l.Name, l.Index, w.MAC})
 		}
-		if l.RPFilter != w.RPFilter {
-			ops = append(ops, SetRPFilter{l.Name, l.Index, w.RPFilter})
+		if l.Conf != w.Conf() {
+			ops = append(ops, SetConf{l.Name, l.Index, w.Conf()})
 		}
 	}
 	if l.MTU != parent.MTU {

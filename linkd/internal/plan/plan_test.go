@@ -27,11 +27,11 @@ func macvlan(users ...string) Want {
 
 // made is what a want becomes on top of eth0, with an owner.
 func made(w Want, index int, owner string) Link {
-	l := Link{Name: w.Name, Index: index, Kind: w.Kind, ParentIndex: 2, MTU: 1500, Alias: Alias("", owner), Admin: !w.Down, RPFilter: w.RPFilter}
+	l := Link{Name: w.Name, Index: index, Kind: w.Kind, ParentIndex: 2, MTU: 1500, Alias: Alias("", owner), Admin: !w.Down}
 	if w.Kind == VLAN {
 		l.VLAN, l.VLANProtocol, l.MAC = w.VLAN, protocol8021Q, eth0.MAC
 	} else {
-		l.MacvlanMode, l.MAC = modeBridge, w.MAC
+		l.MacvlanMode, l.MAC, l.Conf = modeBridge, w.MAC, w.Conf()
 	}
 	return l
 }
@@ -86,7 +86,7 @@ func TestPlan(t *testing.T) {
 		{"unless a withdrawn document names it", Desired{Gone: []string{"eth0.200"}}, []Link{eth0, made(vlan(), 7, "a.b")}, "ip link delete eth0.200\n", nil},
 		{"adopted and not used any more stays", Desired{Sweep: true, Gone: []string{"eth0.200"}}, []Link{eth0, foreign(made(vlan(), 7, ""))}, "", nil},
 		{"adopted is used as it is", Desired{Sweep: true, Wants: []Want{macvlan("a.b")}},
-			[]Link{eth0, with(foreign(made(macvlan(), 7, "")), func(l *Link) { l.MAC, l.MTU, l.RPFilter = "02:00:00:00:00:aa", 1400, 2 })}, "",
+			[]Link{eth0, with(foreign(made(macvlan(), 7, "")), func(l *Link) { l.MAC, l.MTU, l.Conf = "02:00:00:00:00:aa", 1400, Conf{RPFilter: 2} })}, "",
 			map[string]Refusal{"vip-1": ""}},
 		{"and not set up", Desired{Wants: []Want{vlan("a.b")}}, []Link{eth0, with(foreign(made(vlan(), 7, "")), func(l *Link) { l.Admin = false })}, "",
 			map[string]Refusal{"eth0.200": LinkDown}},
@@ -110,8 +110,10 @@ func TestPlan(t *testing.T) {
 			"ip link delete vip-1 && ip link add link eth0 name vip-1 address 02:00:00:00:00:09 type macvlan mode bridge && ip link set vip-1 alias vipod::a.b up\n",
 			map[string]Refusal{"vip-1": KernelError}},
 		{"ours is set right", Desired{Wants: []Want{macvlan("a.b")}},
-			[]Link{eth0, with(made(macvlan(), 7, "a.b"), func(l *Link) { l.MAC, l.MTU, l.RPFilter, l.Admin = "02:00:00:00:00:aa", 1400, 2, false })},
-			"ip link set vip-1 address 02:00:00:00:00:09\nsysctl net.ipv4.conf.vip-1.rp_filter=0\nip link set vip-1 mtu 1500\nip link set vip-1 up\n",
+			[]Link{eth0, with(made(macvlan(), 7, "a.b"), func(l *Link) {
+				l.MAC, l.MTU, l.Conf, l.Admin = "02:00:00:00:00:aa", 1400, Conf{RPFilter: 2, ARPIgnore: 1}, false
+			})},
+			"ip link set vip-1 address 02:00:00:00:00:09\nsysctl net.ipv4.conf.vip-1.rp_filter=0 net.ipv4.conf.vip-1.arp_ignore=1 net.ipv4.conf.vip-1.arp_announce=2\nip link set vip-1 mtu 1500\nip link set vip-1 up\n",
 			map[string]Refusal{"vip-1": KernelError}},
 		{"what was left half made goes", Desired{Sweep: true}, []Link{eth0, {Name: TempName("", "vip-1"), Index: 7, Kind: Macvlan, ParentIndex: 2}},
 			"ip link delete " + TempName("", "vip-1") + "\n", nil},
@@ -163,7 +165,7 @@ func random(r *rand.Rand) (Desired, Actual) {
 		l := Link{
 			Name: pick(names...), Index: 10 + i, Kind: pick(VLAN, Macvlan, "bridge"), ParentIndex: 2 + r.IntN(2), VLAN: 200 + r.IntN(2),
 			VLANProtocol: protocol8021Q, MacvlanMode: modeBridge, MAC: pick("02:00:00:00:00:09", "02:00:00:00:00:0a"), MTU: 1500,
-			Alias: pick("", "", "text", Alias("", "a.a"), Alias("", "b.b"), Alias("blue", "a.a")), Admin: r.IntN(2) == 0, RPFilter: r.IntN(2),
+			Alias: pick("", "", "text", Alias("", "a.a"), Alias("", "b.b"), Alias("blue", "a.a")), Admin: r.IntN(2) == 0, Conf: Conf{r.IntN(2), r.IntN(2), r.IntN(3)},
 		}
 		if !slices.ContainsFunc(a.Links, func(o Link) bool { return o.Name == l.Name }) {
 			a.Links = append(a.Links, l)

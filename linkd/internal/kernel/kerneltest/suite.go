@@ -133,7 +133,9 @@ func cases(kind string) []testCase {
 			}}},
 			testCase{"made with rp_filter, and changed", []step{
 				func(plan.Actual) plan.Op { return Add(kind, func(w *plan.Want) { w.RPFilter = 2 }) },
-				func(a plan.Actual) plan.Op { return plan.SetRPFilter{Name: name, Index: index(a), Value: 1} },
+				func(a plan.Actual) plan.Op {
+					return plan.SetConf{Name: name, Index: index(a), Conf: plan.Conf{RPFilter: 1, ARPIgnore: 2, ARPAnnounce: 1}}
+				},
 			}})
 	}
 	return list

@@ -67,6 +67,15 @@ func TestDHCPServiceAsksForAMacvlan(t *testing.T) {
 	}
 }
 
+func TestDHCPServiceOfOneFamilyAsksForIt(t *testing.T) {
+	for family, text := range map[corev1.IPFamily]string{corev1.IPv4Protocol: "0.0.0.0", corev1.IPv6Protocol: "::"} {
+		out := Plan(world(svc("shop/web", uid(uidA), ips(text), func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{family} })))
+		if len(out.Refusals) != 0 || len(out.VIPs) != 1 || !out.VIPs[0].Eligible || len(out.VIPs[0].Links) != 1 {
+			t.Errorf("%s:\n%s", family, out.text())
+		}
+	}
+}
+
 func TestLentAddressesAreThoseOfTheVIP(t *testing.T) {
 	in := world(svc("shop/web", uid(uidA), ips("0.0.0.0")))
 	in.Leases = map[string][]schema.Lease{"shop.web": {lease("198.51.100.77")}}

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vipod/vipod/elector/internal/claim"
 )
 
 // Reasons of refusals.
@@ -137,7 +139,7 @@ func lastOf(p netip.Prefix) netip.Addr {
 // allowed returns why the Service may not have the address, or nil. Of two
 // Services that want the same port of it, the older has it.
 func (p *planner) allowed(s *service, a netip.Addr) error {
-	if !hasFamily(s.Service, a) {
+	if !claim.IsToken(a) && !hasFamily(s.Service, a) {
 		return errAddress(fmt.Sprintf("is of family %s, which the Service does not have", family(a)))
 	}
 	if err := p.forbidden.check(a); err != nil {

@@ -48,7 +48,7 @@ BUILD := go build -trimpath \
 # Debian packages of the tests and the demo, the C compiler for -race included.
 PACKAGES := gcc libc6-dev iproute2 procps kmod curl libcap2-bin nftables conntrack \
 	tcpdump iputils-arping iputils-ping ndisc6 qemu-system-x86 busybox-static cpio \
-	dnsmasq-base bird2
+	dnsmasq-base bird2 kea-dhcp4-server kea-dhcp6-server radvd
 
 # $(call slowly,what,how long,command) says what takes long, and that it goes on.
 define slowly
@@ -97,7 +97,7 @@ bin/cluster: deploy/lab/cluster/go.mod deploy/lab/cluster/main.go
 	@touch bin/cluster
 
 .PHONY: packages
-packages: ## Install the Debian packages that tests and demo need; routing daemons among them are not started
+packages: ## Install the Debian packages that tests and demo need; daemons among them are not started
 	@missing=; for p in $(PACKAGES); do \
 		[[ $$(dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null) == installed ]] || missing="$$missing $$p"; done; \
 	[[ -z $$missing ]] || { \
@@ -146,7 +146,7 @@ test-netns: ## Tests in network namespaces; as root
 	$(call tests_named,TestNetns,)
 
 .PHONY: test-vm
-test-vm: packages ## Tests in a virtual machine, for what this kernel lacks
+test-vm: packages build-daemons ## Tests in a virtual machine, for what this kernel lacks
 	@echo "--- tests in a virtual machine"
 	$(call tests_named,TestVM,-timeout 20m)
 

@@ -19,21 +19,6 @@ import (
 	"github.com/vipod/vipod/shared/bootclock"
 )
 
-// machine is a client of either family.
-type machine interface {
-	Start(now time.Duration)
-	Resume(now time.Duration, l lease.Lease)
-	Receive(now time.Duration, payload []byte, from string)
-	Tick(now time.Duration)
-	Release(now time.Duration)
-	Decline(now time.Duration, ip netip.Addr)
-	Deadline() time.Duration
-	Take() []lease.Packet
-	Lease() (lease.Lease, bool)
-	State() lease.State
-	Counts() lease.Counts
-}
-
 // Port is where a client's link is now.
 type Port struct {
 	Index int
@@ -69,7 +54,7 @@ type Status struct {
 // Client is one client at work.
 type Client struct {
 	Options
-	machine machine
+	machine *lease.Machine
 	calls   chan func()
 	cancel  context.CancelFunc
 	done    chan struct{}

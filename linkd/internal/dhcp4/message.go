@@ -1,3 +1,5 @@
+// Package dhcp4 are the messages of a DHCP client (RFC 2131). When which of them
+// is sent is package lease's.
 package dhcp4
 
 import (
@@ -11,45 +13,53 @@ import (
 	"github.com/vipod/vipod/linkd/internal/lease"
 )
 
-// send sends the message of the state and sets when to send it again.
-func (m *Machine) send(now time.Duration) {
-	m.sent++
-	m.counts.Sent++
-	var msg *dhcpv4.DHCPv4
-	var from, to netip.Addr
-	toMAC := ""
-	wait := m.Spread(lease.FirstRetry << (m.sent - 1))
-	switch m.state {
+// client is the lease.Protocol of one client.
+type client struct {
+	lease.Config
+	xid dhcpv4.TransactionID
+}
+
+// New returns a client of DHCP (RFC 2131) that has not started.
+func New(c lease.Config) *lease.Machine { return lease.NewMachine(c, &client{Config: c}) }
+
+// Begin implements lease.Protocol.
+func (m *client) Begin() {
+	n := m.Rand()
+	m.xid = dhcpv4.TransactionID{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
+}
+
+// Message implements lease.Protocol.
+func (m *client) Message(s lease.Saying) lease.Packet {
+	kind := dhcpv4.MessageTypeRequest
+	switch s.State {
 	case lease.Selecting:
-		msg = m.message(now, dhcpv4.MessageTypeDiscover)
-		if m.wanted.Is4() {
-			msg.UpdateOption(dhcpv4.OptRequestedIPAddress(m.wanted.AsSlice()))
+		kind = dhcpv4.MessageTypeDiscover
+	case lease.Releasing:
+		kind = dhcpv4.MessageTypeRelease
+	case lease.Declining:
+		kind = dhcpv4.MessageTypeDecline
+	}
+	msg, p := m.message(s.Elapsed, kind), lease.Packet{}
+	switch to := server(s.Lease); s.State {
+	case lease.Requesting, lease.Releasing, lease.Declining:
+		if to.IsValid() {
+			msg.UpdateOption(dhcpv4.OptServerIdentifier(to.AsSlice()))
 		}
-		wait = m.Spread(lease.FirstSearch << (m.sent - 1))
-	case lease.Requesting:
-		msg = m.message(now, dhcpv4.MessageTypeRequest)
-		msg.UpdateOption(dhcpv4.OptRequestedIPAddress(m.offered.IP.AsSlice()))
-		msg.UpdateOption(dhcpv4.OptServerIdentifier(netip.MustParseAddr(m.offered.Server).AsSlice()))
-	case lease.Rebooting:
-		msg = m.message(now, dhcpv4.MessageTypeRequest)
-		msg.UpdateOption(dhcpv4.OptRequestedIPAddress(m.wanted.AsSlice()))
-	case lease.Renewing:
-		msg = m.message(now, dhcpv4.MessageTypeRequest)
-		from, to, toMAC = m.lease.IP, server(m.lease), m.lease.ServerMAC
-		wait = min(lease.Prolong(now, m.lease.Rebind), max(m.lease.Rebind-now, 0))
-	case lease.Rebinding:
-		msg = m.message(now, dhcpv4.MessageTypeRequest)
-		from = m.lease.IP
-		wait = min(lease.Prolong(now, m.lease.Expire), max(m.lease.Expire-now, 0))
-	default:
-		return
 	}
-	if from.IsValid() {
-		msg.ClientIPAddr = from.AsSlice()
+	switch s.State {
+	case lease.Renewing, lease.Rebinding, lease.Releasing:
+		p.From, msg.ClientIPAddr = s.Lease.IP, s.Lease.IP.AsSlice()
 		msg.SetUnicast()
+		if s.State != lease.Rebinding {
+			p.To, p.ToMAC = server(s.Lease), s.Lease.ServerMAC
+		}
+	default:
+		if s.Lease.IP.Is4() {
+			msg.UpdateOption(dhcpv4.OptRequestedIPAddress(s.Lease.IP.AsSlice()))
+		}
 	}
-	m.out = append(m.out, lease.Packet{Payload: msg.ToBytes(), From: from, To: to, ToMAC: toMAC})
-	m.deadline = now + wait
+	p.Payload = msg.ToBytes()
+	return p
 }
 
 // server is the address of the server that lent.
@@ -62,10 +72,10 @@ func server(l lease.Lease) netip.Addr {
 }
 
 // message returns a message of the client with what all of them have.
-func (m *Machine) message(now time.Duration, kind dhcpv4.MessageType) *dhcpv4.DHCPv4 {
+func (m *client) message(elapsed time.Duration, kind dhcpv4.MessageType) *dhcpv4.DHCPv4 {
 	msg := &dhcpv4.DHCPv4{
 		OpCode: dhcpv4.OpcodeBootRequest, HWType: iana.HWTypeEthernet, TransactionID: m.xid,
-		ClientHWAddr: net.HardwareAddr(m.MAC), NumSeconds: uint16(min((now-m.begun)/time.Second, 0xffff)),
+		ClientHWAddr: net.HardwareAddr(m.MAC), NumSeconds: uint16(min(elapsed/time.Second, 0xffff)),
 		ClientIPAddr: net.IPv4zero, YourIPAddr: net.IPv4zero, ServerIPAddr: net.IPv4zero, GatewayIPAddr: net.IPv4zero,
 		Options: make(dhcpv4.Options),
 	}
@@ -90,30 +100,32 @@ func (m *Machine) message(now time.Duration, kind dhcpv4.MessageType) *dhcpv4.DH
 // identity is the client identifier (RFC 2132, 9.14): the host name as
 // kube-vip sends it, so that a server goes on knowing the client, or else the
 // hardware address.
-func (m *Machine) identity() []byte {
+func (m *client) identity() []byte {
 	if m.Hostname != "" {
 		return []byte(m.Hostname)
 	}
 	return append([]byte{byte(iana.HWTypeEthernet)}, m.MAC...)
 }
 
-func (m *Machine) release() lease.Packet {
-	msg := m.message(m.begun, dhcpv4.MessageTypeRelease)
-	msg.ClientIPAddr = m.lease.IP.AsSlice()
-	to := server(m.lease)
-	if to.IsValid() {
-		msg.UpdateOption(dhcpv4.OptServerIdentifier(to.AsSlice()))
+// Read implements lease.Protocol.
+func (m *client) Read(payload []byte, asked time.Duration, from string) (a lease.Answer, err error) {
+	msg, err := dhcpv4.FromBytes(payload)
+	if err != nil {
+		return a, err
 	}
-	return lease.Packet{Payload: msg.ToBytes(), From: m.lease.IP, To: to, ToMAC: m.lease.ServerMAC}
-}
-
-func (m *Machine) decline() lease.Packet {
-	msg := m.message(m.begun, dhcpv4.MessageTypeDecline)
-	msg.UpdateOption(dhcpv4.OptRequestedIPAddress(m.lease.IP.AsSlice()))
-	if to := server(m.lease); to.IsValid() {
-		msg.UpdateOption(dhcpv4.OptServerIdentifier(to.AsSlice()))
+	if msg.OpCode != dhcpv4.OpcodeBootReply || msg.TransactionID != m.xid || string(msg.ClientHWAddr) != m.MAC {
+		return a, nil
 	}
-	return lease.Packet{Payload: msg.ToBytes()}
+	l, ok := read(msg, asked, from)
+	switch kind := msg.MessageType(); {
+	case kind == dhcpv4.MessageTypeNak:
+		a = lease.Answer{Kind: lease.Denial, Server: msg.ServerIdentifier().String()}
+	case kind == dhcpv4.MessageTypeOffer && ok:
+		a = lease.Answer{Kind: lease.Offer, Lease: l}
+	case kind == dhcpv4.MessageTypeAck && ok:
+		a = lease.Answer{Kind: lease.Grant, Lease: l}
+	}
+	return a, nil
 }
 
 const (
@@ -144,7 +156,7 @@ func read(msg *dhcpv4.DHCPv4, asked time.Duration, from string) (lease.Lease, bo
 		return lease.Lease{}, false
 	}
 	if length >= infinite {
-		l.Renew, l.Rebind, l.Expire = never, never, never
+		l.Renew, l.Rebind, l.Expire = lease.Never, lease.Never, lease.Never
 		return l, true
 	}
 	t1, t2 := msg.IPAddressRenewalTime(length/2), msg.IPAddressRebindingTime(length*7/8)

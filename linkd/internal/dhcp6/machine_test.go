@@ -24,7 +24,7 @@ var (
 // bench is a machine with a clock and a server, both of the test.
 type bench struct {
 	t       *testing.T
-	m       *Machine
+	m       *lease.Machine
 	now     time.Duration
 	give    netip.Addr
 	seconds int

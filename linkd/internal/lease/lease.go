@@ -38,6 +38,12 @@ const (
 	GivenUp State = "given-up"
 )
 
+// What else a client says, in no state of its own.
+const (
+	Releasing State = "releasing"
+	Declining State = "declining"
+)
+
 // States are all of them.
 var States = []State{Init, Selecting, Requesting, Rebooting, Bound, Renewing, Rebinding, GivenUp}
 

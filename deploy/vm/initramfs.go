@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -91,6 +93,7 @@ func (a *archive) close() error {
 type contents struct {
 	busybox, binary, testdata string
 	modules                   []string
+	files                     map[string]string
 	args, env                 []string
 	marker                    string
 }
@@ -105,6 +108,9 @@ func (c contents) write(w io.Writer) error {
 	a.copy("bin/busybox", c.busybox)
 	a.copy("test/test", c.binary)
 	a.tree("test/testdata", c.testdata)
+	for _, to := range slices.Sorted(maps.Keys(c.files)) {
+		a.copy(to, c.files[to])
+	}
 	var names []string
 	for _, m := range c.modules {
 		names = append(names, filepath.Base(m))

@@ -29,6 +29,9 @@ type Test struct {
 	Env []string
 	// Modules are the kernel modules to load; what they need is loaded too.
 	Modules []string
+	// Files are copied into the machine: there by their absolute paths, which
+	// are given without the first slash, here by any.
+	Files map[string]string
 	// Timeout is for the machine, from its start to its end.
 	Timeout time.Duration
 }
@@ -57,7 +60,7 @@ func Run(ctx context.Context, k Kernel, test Test, out io.Writer) (code int, err
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	c := contents{
 		binary: filepath.Join(dir, "test"), testdata: filepath.Join(test.Package, "testdata"),
-		args: test.Args, env: append([]string{"HOME=/tmp", "PATH=/bin"}, test.Env...),
+		files: test.Files, args: test.Args, env: append([]string{"HOME=/tmp", "PATH=/bin"}, test.Env...),
 		marker: "VIPOD-VM-EXIT-" + rand.Text(),
 	}
 	if c.busybox, err = staticBusybox(); err != nil {

@@ -36,17 +36,26 @@ func kernel(t *testing.T) Kernel {
 	return k
 }
 
+// inMachine is the variable by which a test knows that it runs in a machine
+// whose kernel has VLANs.
+const inMachine = "VIPOD_REQUIRE_VLAN"
+
 // pass runs tests of a package in a machine and wants them to pass, each by
 // its name.
 func pass(t *testing.T, dir string, modules []string, tests ...string) {
 	t.Helper()
+	passWith(t, Test{Package: dir, Modules: modules}, tests...)
+}
+
+// passWith is pass with more in the machine.
+func passWith(t *testing.T, test Test, tests ...string) {
+	t.Helper()
 	var out bytes.Buffer
 	k := kernel(t)
-	code, err := Run(t.Context(), k, Test{
-		Package: dir, Modules: modules, Timeout: 10 * time.Minute,
-		Args: []string{"-test.v", "-test.run=^(" + strings.Join(tests, "|") + ")$"},
-		Env:  []string{"VIPOD_REQUIRE_NETNS=1", "VIPOD_REQUIRE_VLAN=1"},
-	}, &out)
+	test.Timeout = 10 * time.Minute
+	test.Args = []string{"-test.v", "-test.run=^(" + strings.Join(tests, "|") + ")$"}
+	test.Env = []string{"VIPOD_REQUIRE_NETNS=1", inMachine + "=1"}
+	code, err := Run(t.Context(), k, test, &out)
 	t.Logf("on kernel %s:\n%s", k.Version, out.String())
 	if err != nil || code != 0 {
 		t.Fatalf("exit code %d, %v", code, err)

@@ -65,8 +65,10 @@ type Process struct {
 	t      testing.TB
 	pod    *Pod
 	daemon ownership.Daemon
-	cmd    *exec.Cmd // nil while it does not run
-	log    output
+	// program is what is run, the test binary if it is "".
+	program string
+	cmd     *exec.Cmd // nil while it does not run
+	log     output
 }
 
 // Process prepares the named daemon; it is killed when the test ends. Its log
@@ -87,8 +89,16 @@ func (p *Pod) Process(daemon string) *Process {
 	return d
 }
 
+// Program makes the process that of a program which any user can execute, and
+// not of the test binary.
+func (d *Process) Program(path string) { d.program = path }
+
 func (d *Process) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(binary(d.t), append(args, "--state-dir", d.pod.Dir)...)
+	program := d.program
+	if program == "" {
+		program = binary(d.t)
+	}
+	cmd := exec.Command(program, append(args, "--state-dir", d.pod.Dir)...)
 	cmd.Env = append(os.Environ(), asDaemon+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: uint32(d.daemon.UID), Gid: ownership.Group},

@@ -25,8 +25,9 @@ import (
 // as fast as the API server takes them.
 const workers = 32
 
-// batch is many Services, each with one IPv6 address of the LAN; there are no
-// thousands of IPv4 addresses for documentation. All are served by one pod.
+// batch is many Services, each with one IPv6 address of the LAN, unless a DHCP
+// server gives it; there are no thousands of IPv4 addresses for documentation.
+// All are served by one pod.
 type batch struct {
 	w      *world
 	client kubernetes.Interface
@@ -93,12 +94,16 @@ func (b *batch) createOne(ctx context.Context, i int) error {
 
 func (b *batch) service(i int) *corev1.Service {
 	single, noNodePorts := corev1.IPFamilyPolicySingleStack, false
+	family := corev1.IPv6Protocol
+	if b.addrs[i].Is4() {
+		family = corev1.IPv4Protocol
+	}
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: b.serviceName(i), Annotations: map[string]string{lab.AnnotationVIPs: b.addrs[i].String()},
 		},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, IPFamilyPolicy: &single, IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol},
+			Type: corev1.ServiceTypeLoadBalancer, IPFamilyPolicy: &single, IPFamilies: []corev1.IPFamily{family},
 			// There are fewer node ports than Services.
 			AllocateLoadBalancerNodePorts: &noNodePorts,
 			Ports: []corev1.ServicePort{{Name: "echo", Protocol: corev1.ProtocolUDP, Port: udpPort,
@@ -110,14 +115,18 @@ func (b *batch) service(i int) *corev1.Service {
 func (b *batch) slice(service *corev1.Service) *discoveryv1.EndpointSlice {
 	port, yes := service.Spec.Ports[0], true
 	target := int32(udpPort)
+	pod, kind := b.pod.V6, discoveryv1.AddressTypeIPv6
+	if service.Spec.IPFamilies[0] == corev1.IPv4Protocol {
+		pod, kind = b.pod.V4, discoveryv1.AddressTypeIPv4
+	}
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: service.Name, Labels: map[string]string{discoveryv1.LabelServiceName: service.Name},
 		},
-		AddressType: discoveryv1.AddressTypeIPv6,
+		AddressType: kind,
 		Ports:       []discoveryv1.EndpointPort{{Name: &port.Name, Protocol: &port.Protocol, Port: &target}},
 		Endpoints: []discoveryv1.Endpoint{{
-			Addresses: []string{b.pod.V6.String()}, NodeName: &b.pod.Node,
+			Addresses: []string{pod.String()}, NodeName: &b.pod.Node,
 			Conditions: discoveryv1.EndpointConditions{Ready: &yes, Serving: &yes},
 		}},
 	}

@@ -8,6 +8,7 @@ var (
 	quick = setup{duration: 2, renew: 1}
 	big   = setup{duration: 5, renew: 1, idle: true}
 	count = setup{duration: 5, renew: 1, idle: true, baseline: true}
+	lends = setup{duration: 5, renew: 1, idle: true, links: true}
 	apart = setup{duration: 5, renew: 1, idle: true, anew: true}
 )
 
@@ -49,6 +50,10 @@ var scenarios = []scenario{
 	{
 		name: "memory", lab: count, run: memory, creates: true,
 		what: "The programs of each node with 500 Services: proportional set size from smaps_rollup, processor time from schedstat over 30 s. Then Services come and go, ten a second, while 500 stay.",
+	},
+	{
+		name: "dhcp", lab: lends, run: dhcp, creates: true, alone: true,
+		what: "Services are made that ask a DHCP server (dnsmasq) for their address, one at a time and 200 at once, each with a macvlan of its own. A Service's creation is the API server's answer to it. It is announced by the first ARP packet or neighbor advertisement that claims its address, at another machine of the LAN. The 200 are of IPv6.",
 	},
 	{
 		name: "storm", lab: apart, run: storm, creates: true, alone: true,

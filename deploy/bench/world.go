@@ -28,6 +28,8 @@ type setup struct {
 	idle bool
 	// baseline: the lab's own requests are counted before the system starts.
 	baseline bool
+	// links: with linkd.
+	links bool
 }
 
 // world is a lab with one system in it.
@@ -119,6 +121,11 @@ func (w *world) fill(ctx context.Context) error {
 	}
 	if err := w.sys.prepare(ctx, w); err != nil {
 		return err
+	}
+	if w.setup.links {
+		if err := w.startLinkd(ctx); err != nil {
+			return err
+		}
 	}
 	return w.mend(ctx)
 }

@@ -33,10 +33,17 @@ var (
 	lent6 = netip.MustParsePrefix("2001:db8:0:1::d00/120")
 )
 
-// dhcpServer is dnsmasq on the LAN's bridge.
+// dhcpServer is a DHCP server on the LAN's bridge.
 type dhcpServer struct {
+	cmd *exec.Cmd
 	mu  sync.Mutex
 	log bytes.Buffer
+}
+
+// stop ends it.
+func (s *dhcpServer) stop() {
+	_ = s.cmd.Process.Kill() // it may have ended by itself
+	_ = s.cmd.Wait()
 }
 
 func (s *dhcpServer) Write(p []byte) (int, error) {
@@ -61,21 +68,25 @@ func (s *dhcpServer) said(words ...string) (n int) {
 	return n
 }
 
-// serveDHCP runs the server until the test ends.
+// serveDHCP runs dnsmasq until the test ends.
 func (e *env) serveDHCP() *dhcpServer {
 	e.t.Helper()
-	s := &dhcpServer{}
-	cmd := exec.Command("dnsmasq", "--keep-in-foreground", "--port=0", "--interface=br0", "--bind-interfaces", "--except-interface=lo",
+	return e.runServer("dnsmasq", "--keep-in-foreground", "--port=0", "--interface=br0", "--bind-interfaces", "--except-interface=lo",
 		"--conf-file=/dev/null", "--log-facility=-", "--log-dhcp", "--no-ping", "--pid-file=", "--user=root",
 		"--dhcp-leasefile="+filepath.Join(e.t.TempDir(), "leases"),
 		"--dhcp-range=198.51.100.145,198.51.100.158,255.255.255.0,120", "--dhcp-range=2001:db8:0:1::d00,2001:db8:0:1::dff,64,120")
-	cmd.Stdout, cmd.Stderr = s, s
-	e.must(e.InNS("lan", cmd.Start))
+}
+
+// runServer runs a program on the LAN until the test ends.
+func (e *env) runServer(name string, args ...string) *dhcpServer {
+	e.t.Helper()
+	s := &dhcpServer{cmd: exec.Command(name, args...)}
+	s.cmd.Stdout, s.cmd.Stderr = s, s
+	e.must(e.InNS("lan", s.cmd.Start))
 	e.t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended by itself
-		_ = cmd.Wait()
+		s.stop()
 		if e.t.Failed() {
-			e.t.Logf("the DHCP server said:\n%s", s.log.String())
+			e.t.Logf("%s said:\n%s", s.cmd, s.log.String())
 		}
 	})
 	return s

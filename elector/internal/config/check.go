@@ -11,7 +11,7 @@ import (
 
 // check holds the settings against each other.
 func (p *parser) check() error {
-	return errors.Join(p.checkFeatures(), p.checkAddresses(), p.checkTimes(), p.checkAnnounce(), p.checkMode())
+	return errors.Join(p.checkFeatures(), p.checkAddresses(), p.checkTimes(), p.checkAnnounce(), p.checkMode(), p.checkDDNS())
 }
 
 // isGiven says whether somebody set the setting, to whatever.
@@ -39,6 +39,19 @@ func (p *parser) checkAddresses() error {
 	}
 	if cp.Enabled && len(cp.Addresses) == 0 && len(cp.Names) == 0 && !p.isGiven("address") && !p.isGiven("vip_address") {
 		return errors.New("address: missing: cp_enable needs the address of the control plane's VIP")
+	}
+	return nil
+}
+
+// checkDDNS comes when the mode is known.
+func (p *parser) checkDDNS() error {
+	cp := &p.ControlPlane
+	switch {
+	case !cp.DDNS:
+	case len(cp.Names) != 1 || len(cp.Addresses) > 0:
+		return errors.New("vip_ddns: true is not allowed: want one host name and nothing else in address, by which DHCP is asked")
+	case p.Mode.Routes():
+		return fmt.Errorf("vip_ddns: true is not allowed: an address from DHCP is of one link, and with %s routers bring what is for a VIP", p.Mode)
 	}
 	return nil
 }

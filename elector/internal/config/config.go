@@ -91,6 +91,8 @@ type ControlPlane struct {
 	// Names are host names that stand for more of them, by the families of
 	// NameMode.
 	Names []string
+	// DDNS says that DHCP lends the addresses, to the one host name of Names.
+	DDNS bool
 	// Port is where the API server listens on this node.
 	Port uint16
 	// LeaseNamespace and LeaseName name the Lease.

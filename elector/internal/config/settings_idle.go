@@ -28,7 +28,6 @@ var unbuilt = []setting{
 	{"vip_leaderelectiontype", "", []string{"leaderElectionType"}, "", off("elections in etcd", "kubernetes"), "Where elections are held."},
 	{"vip_leaseannotations", "", nil, "", off("annotations of the Lease", "{}"), "Annotations of the control plane's Lease."},
 	{"vip_preserve_on_leadership_loss", "", []string{"preserveVipOnLeadershipLoss"}, "", offBool("VIPs that outlive their Lease"), "Keep the address after the Lease is lost."},
-	{"vip_ddns", "", []string{"ddns"}, "", offBool("DHCP for the control plane's VIP; Services have the annotation kube-vip.io/ddns"), "DHCP with dynamic DNS."},
 	{"cp_detect", "", []string{"autodetectcp"}, "", offBool("detection of the API server by its certificate, since that trusts whoever answers (kubernetes_addr says where it is)"), "Find the API server by its certificate."},
 	{"enable_node_labeling", "", []string{"enableNodeLabeling"}, "", offBool("labels on Nodes"), "Label the Node that owns a VIP."},
 	{"enable_endpoints", "", []string{"enableEndpoints"}, "", offBool("Endpoints, EndpointSlices only"), "Endpoints instead of EndpointSlices."},

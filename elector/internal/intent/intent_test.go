@@ -108,3 +108,21 @@ func TestControlPlaneFollowsItsLease(t *testing.T) {
 		}
 	}
 }
+
+func TestControlPlaneByDHCPHasItsLinkBeforeItsAddressAndAfterItsParent(t *testing.T) {
+	link := schema.LinkSpec{Kind: schema.LinkMacvlan, Name: "vip-control", Parent: "eth0", DHCP: &schema.DHCPSpec{IPv4: true}}
+	v := plan.VIP{
+		Key: schema.ControlPlaneKey, Kind: schema.KindControlPlane, Links: []schema.LinkSpec{link}, Token: plan.Token(&link),
+	}
+	doc := ControlPlane(v, claim.Owned, 7, nil)
+	if doc == nil || doc.DHCPLink() == nil || doc.State != schema.StateActive {
+		t.Fatalf("before an address is lent: %+v", doc)
+	}
+	v.Links = nil // the plan has no parent for it any more
+	if doc = ControlPlane(v, claim.Draining, 7, doc); doc == nil || doc.DHCPLink() == nil || doc.State != schema.StateDraining {
+		t.Errorf("while it is given up: %+v", doc)
+	}
+	if doc = ControlPlane(v, claim.Idle, 0, doc); doc != nil {
+		t.Errorf("after it: %+v", doc)
+	}
+}

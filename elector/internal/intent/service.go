@@ -76,11 +76,13 @@ func ControlPlane(v plan.VIP, phase claim.Phase, epoch uint64, before *schema.VI
 	default:
 		return nil
 	}
-	addresses := placed(v.Addresses, before)
-	if len(addresses) == 0 {
+	addresses, links := placed(v.Addresses, before), links(v, v.Key, phase, before)
+	if len(addresses) == 0 && !hasDHCP(links) {
 		return nil
 	}
-	return document(v, v.Key, state, schema.GrantControlPlane, epoch, addresses)
+	doc := document(v, v.Key, state, schema.GrantControlPlane, epoch, addresses)
+	doc.Links = links
+	return doc
 }
 
 // Withdrawn returns the document by which the addresses of another are taken

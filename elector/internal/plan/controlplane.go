@@ -22,19 +22,10 @@ func (p *planner) controlPlane() *VIP {
 		Candidates: p.controlPlaneNodes(),
 	}
 	p.out.Names = append(p.out.Names, c.ControlPlane.Names...)
-	addresses := controlPlaneAddresses(p.in)
-	if len(addresses) == 0 {
-		v.Why = "the name of the control plane's VIP stands for no address yet"
-	}
-	for _, ip := range addresses {
-		a, why := p.links.place(ip, c.Interface)
-		if !slices.Contains(c.ControlPlane.Addresses, ip) {
-			a.Source = schema.SourceDNS
-		}
-		v.Addresses = append(v.Addresses, a)
-		if v.Why == "" {
-			v.Why = why
-		}
+	if c.ControlPlane.DDNS {
+		p.lendControlPlane(v)
+	} else {
+		p.placeControlPlane(v)
 	}
 	v.Spread = c.Mode == config.ModeTable || c.Mode == config.ModeBGP && !c.Elect.ControlPlane
 	p.announce(v, nil)
@@ -50,6 +41,26 @@ func (p *planner) controlPlane() *VIP {
 	v.Eligible = v.Why == ""
 	v.Balance = p.balance()
 	return v
+}
+
+// placeControlPlane gives the control plane's VIP the addresses that are
+// configured and those of its names.
+func (p *planner) placeControlPlane(v *VIP) {
+	c := p.in.Config
+	addresses := controlPlaneAddresses(p.in)
+	if len(addresses) == 0 {
+		v.Why = "the name of the control plane's VIP stands for no address yet"
+	}
+	for _, ip := range addresses {
+		a, why := p.links.place(ip, c.Interface)
+		if !slices.Contains(c.ControlPlane.Addresses, ip) {
+			a.Source = schema.SourceDNS
+		}
+		v.Addresses = append(v.Addresses, a)
+		if v.Why == "" {
+			v.Why = why
+		}
+	}
 }
 
 // balance returns where connections to the VIP go, nil where that is switched

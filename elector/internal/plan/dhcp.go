@@ -141,6 +141,8 @@ func (p *planner) refuseLink(s *service) string {
 		return "annotation " + annotationMacvlan + " " + config.Quote(name) + " is not the name of a link"
 	case mac != "" && schema.ValidateMAC(mac) != nil:
 		return "annotation " + annotationMAC + " " + config.Quote(mac) + " is not a host's Ethernet address"
+	case name == controlPlaneLink && p.in.Config.ControlPlane.DDNS:
+		return "link " + name + " belongs to the control plane's VIP"
 	case use.first != s && (!use.shared || s.Annotations[annotationMacvlan] == ""):
 		return "link " + name + " belongs to Service " + use.first.path() + ", which is older"
 	case use.first != s && (use.first.Annotations[annotationVLAN] != s.Annotations[annotationVLAN] ||

@@ -43,7 +43,7 @@ func (p *planner) place(s *service, ip netip.Addr, want string) (schema.Address,
 		return p.links.place(ip, want)
 	}
 	if lent, ok := s.lent[ip]; ok {
-		return p.placeLent(s, lent), ""
+		return p.placeLent(s.dhcp.Name, lent), ""
 	}
 	if ip == s.pin() {
 		return schema.Address{IP: ip}, "" // where its addresses are decides
@@ -70,8 +70,8 @@ func (p *planner) place(s *service, ip netip.Addr, want string) (schema.Address,
 }
 
 // placeLent puts a lent address on its macvlan.
-func (p *planner) placeLent(s *service, l schema.Lease) schema.Address {
-	a := schema.Address{IP: l.IP, PrefixLength: p.links.length(l.IP), Interface: s.dhcp.Name, Source: l.Source}
+func (p *planner) placeLent(macvlan string, l schema.Lease) schema.Address {
+	a := schema.Address{IP: l.IP, PrefixLength: p.links.length(l.IP), Interface: macvlan, Source: l.Source}
 	if p.links.subnet.Auto {
 		a.PrefixLength = l.PrefixLength
 	}

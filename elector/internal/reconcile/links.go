@@ -70,7 +70,11 @@ func (r *Reconciler) released(doc *schema.VIP) *schema.VIP {
 	if doc.State != schema.StateWithdrawn || r.planned == 0 || r.stopping.since != 0 {
 		return doc
 	}
-	if v := r.byKey[doc.Key]; v != nil && v.Token.IsValid() {
+	v := r.byKey[doc.Key]
+	if doc.Key == schema.ControlPlaneKey {
+		v = r.out.ControlPlane
+	}
+	if v != nil && v.Token.IsValid() {
 		return doc
 	}
 	return intent.Releasing(doc)

@@ -50,6 +50,9 @@ func (r *Reconciler) look(now time.Duration) {
 	state := map[kube.Event]bool{}
 	r.wishes = map[string]bool{}
 	r.lookAtVIPs(now, state)
+	if cp := r.out.ControlPlane; cp != nil {
+		r.lookAtLinks(cp, r.book.VIP(cp.Key), state)
+	}
 	r.lookAtOrphans(now)
 	r.status.keep(r.wishes)
 	if r.speaker(now) {
@@ -233,12 +236,14 @@ func rivals(report schema.Status, c schema.Condition) string {
 	return strings.Join(out, ", ")
 }
 
-// about makes an Event on a VIP's Service.
+// about makes an Event on a VIP's Service; those of the control plane's VIP are
+// on this node.
 func (r *Reconciler) about(v *plan.VIP, warning bool, reason, action, message string) kube.Event {
-	return kube.Event{
-		About: aboutService(v.Namespace, v.Name, v.UID), Warning: warning,
-		Reason: reason, Action: action, Message: message,
+	e := kube.Event{Warning: warning, Reason: reason, Action: action, Message: message}
+	if e.About = aboutService(v.Namespace, v.Name, v.UID); v.Kind == schema.KindControlPlane {
+		e.About = aboutNode(r.Config.NodeName)
 	}
+	return e
 }
 
 func list(addresses []schema.Address) string {

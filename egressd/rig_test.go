@@ -271,6 +271,9 @@ func (r *rig) run(args ...string) string {
 	return string(out)
 }
 
+// command says whether a command works in the node's namespace.
+func (r *rig) command(args ...string) bool { return command(args...) == nil }
+
 // counters takes out of nft's output what changes with traffic.
 var counters = counterReplacer{regexp.MustCompile(`packets \d+ bytes \d+`)}
 

@@ -82,7 +82,7 @@ func TestRightsAreTheGoldenOnes(t *testing.T) {
 func TestRightsHoldNoSecretsNoWildcardsAndNoWritesBesideStatusAndLeases(t *testing.T) {
 	r := readRights(t)
 	writes := map[string]bool{"services/status": true, "events": true, "leases": true}
-	forbidden := []string{"secrets", "pods", "configmaps", "roles", "clusterroles", "serviceaccounts"}
+	forbidden := []string{"secrets", "configmaps", "roles", "clusterroles", "serviceaccounts"}
 	for _, rule := range slices.Concat(r.clusterRole.Rules, r.role.Rules) {
 		all := slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs)
 		if slices.Contains(all, "*") || len(rule.NonResourceURLs) > 0 {

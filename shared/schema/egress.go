@@ -60,6 +60,31 @@ type Egress struct {
 	// Flush, if present, asks to forget the connections to and from the VIP
 	// when it becomes active here.
 	Flush *Flush `json:"flush,omitempty"`
+	// Guard is what the document of EgressGuardKey has, and nothing else.
+	Guard *Guard `json:"guard,omitempty"`
+}
+
+// EgressGuardKey is the key of the document that holds unknown pods back.
+const EgressGuardKey = "_guard"
+
+// Guard holds back, as far as it would leave the cluster, what comes from an
+// address of this node's pods that no pod is known to have: it could be of a
+// Service that wants it to leave with its VIP.
+type Guard struct {
+	// Networks are those of this node's pods.
+	Networks []netip.Prefix `json:"networks"`
+	// Known are the addresses of pods that no Service wants to leave so. Those
+	// that one does are in its own document.
+	Known []netip.Addr `json:"known"`
+}
+
+func validatePods(field string, list []netip.Addr) error {
+	for i, ip := range list {
+		if !ip.IsValid() || ip.Zone() != "" || ip.Is4In6() || ip.IsUnspecified() || ip.IsMulticast() || ip.IsLoopback() {
+			return fmt.Errorf("%s[%d]: %s is no pod's address", field, i, ip)
+		}
+	}
+	return nil
 }
 
 // Flush says which connections are forgotten: all if no port is named.
@@ -79,12 +104,12 @@ func (e *Egress) Validate() error {
 	if err := ValidateKey(e.Key); err != nil {
 		return err
 	}
-	for i, ip := range e.Pods {
-		if !ip.IsValid() || ip.Zone() != "" || ip.Is4In6() || ip.IsUnspecified() || ip.IsMulticast() || ip.IsLoopback() {
-			return fmt.Errorf("pods[%d]: %s is no pod's address", i, ip)
+	if g := e.Guard; g != nil {
+		if err := errors.Join(validatePrefixes("guard.networks", g.Networks), validatePods("guard.known", g.Known)); err != nil {
+			return err
 		}
 	}
-	if err := errors.Join(validatePrefixes("denied", e.Denied), validatePrefixes("allowed", e.Allowed), validatePorts("ports", e.Ports)); err != nil {
+	if err := errors.Join(validatePods("pods", e.Pods), validatePrefixes("denied", e.Denied), validatePrefixes("allowed", e.Allowed), validatePorts("ports", e.Ports)); err != nil {
 		return err
 	}
 	if f := e.Flush; f != nil {

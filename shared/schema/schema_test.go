@@ -90,6 +90,10 @@ func full() map[string]schema.Document {
 				SourcePorts:      []schema.Port{{Protocol: schema.TCP, Port: 1024}},
 				DestinationPorts: []schema.Port{{Protocol: schema.TCP, Port: 443}},
 			},
+			Guard: &schema.Guard{
+				Networks: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/28")},
+				Known:    []netip.Addr{netip.MustParseAddr("203.0.113.9")},
+			},
 		},
 		"status": &schema.Status{
 			Meta: meta("vipod.status/1"), Key: schema.ControlPlaneKey, Observed: observed, Conditions: conditions,

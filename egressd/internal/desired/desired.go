@@ -59,25 +59,46 @@ func Of(in Input) *Wanted {
 func (w *Wanted) egress(in Input) {
 	t := plan.Table{}
 	for _, key := range slices.Sorted(maps.Keys(in.Egress)) {
+		if key == schema.EgressGuardKey {
+			continue
+		}
 		s := &Service{Egress: in.Egress[key]}
 		s.locate(in)
 		w.Services[key] = s
-		lists := s.lists()
+		list := s.list()
+		name := list.Name()
 		for _, pod := range s.Pods {
 			if w.pods[pod] == nil { // elector gives a pod to one Service
 				w.pods[pod], w.Known[pod.String()] = s, true
-				s.put(t, pod, lists[family(pod)])
+				s.put(t, pod, list, name)
 			}
 		}
 	}
 	w.Known[plan.OwnerCluster] = in.Complete // a new elector does not know them yet
-	if len(w.pods) == 0 {
+	w.guard(t, in.Egress[schema.EgressGuardKey].Guard)
+	if len(w.pods) == 0 && len(t) == 0 {
 		return
 	}
 	for _, p := range w.internal {
 		t.Put(plan.Internal+family(p.Addr()), p.String(), "")
 	}
 	w.Tables[plan.Egress] = t
+}
+
+// guard holds back the pods that are not known.
+func (w *Wanted) guard(t plan.Table, g *schema.Guard) {
+	if g == nil {
+		return
+	}
+	w.Known[plan.OwnerGuard] = true
+	for _, p := range reduce(g.Networks) {
+		t.Put(plan.Local+family(p.Addr()), p.String(), "")
+	}
+	for _, ip := range g.Known {
+		if w.pods[ip] == nil {
+			t.Put(plan.Known+family(ip), ip.String(), "")
+		}
+	}
 }
 
 // locate finds the addresses that this node may use for the Service now.
@@ -100,40 +121,13 @@ func (s *Service) locate(in Input) {
 	}
 }
 
-// element is one that every pod of a Service and family has: the pod's address
-// comes before the key.
-type element struct{ set, key string }
-
-// lists returns, by family, what the Service's connections are judged by.
-func (s *Service) lists() map[string][]element {
-	lists := map[string][]element{}
-	put := func(f, set, key string) { lists[f] = append(lists[f], element{set + f, key}) }
-	networks := func(set string, list []netip.Prefix) {
-		for _, p := range reduce(list) {
-			put(family(p.Addr()), set, " . "+p.String())
-		}
-	}
-	networks(plan.Denied, s.Denied)
-	networks(plan.Allowed, s.Allowed)
-	for _, f := range []string{"4", "6"} {
-		if s.Internal {
-			put(f, plan.Everywhere, "")
-		}
-		if len(s.Allowed) > 0 {
-			put(f, plan.Limited, "")
-		}
-		if len(s.Ports) > 0 {
-			put(f, plan.Ported, "")
-		}
-		for _, p := range s.Ports {
-			put(f, plan.Ports, " . "+portKey(p))
-		}
-	}
-	return lists
+// list returns what narrows the Service's connections.
+func (s *Service) list() plan.List {
+	return plan.List{Denied: reduce(s.Denied), Allowed: reduce(s.Allowed), Ports: s.Ports}
 }
 
 // put adds a pod.
-func (s *Service) put(t plan.Table, pod netip.Addr, list []element) {
+func (s *Service) put(t plan.Table, pod netip.Addr, list plan.List, name string) {
 	f, text := family(pod), pod.String()
 	if f == "4" && s.IPv6Only {
 		return
@@ -144,8 +138,12 @@ func (s *Service) put(t plan.Table, pod netip.Addr, list []element) {
 	} else {
 		t.Put(plan.Held+f, text, "")
 	}
-	for _, e := range list {
-		t.Put(e.set, text+e.key, "")
+	if s.Internal {
+		t.Put(plan.Everywhere+f, text, "")
+	}
+	if list.Concerns(f) {
+		t.Put(plan.Lists, name, list.String())
+		t.Put(plan.Narrowed+f, text, "jump "+name)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vipod/vipod/egressd/internal/plan"
@@ -33,7 +35,13 @@ func (s *setSpec) encode(key, value string) ([]nftables.SetElement, error) {
 	if s.interval() {
 		e.KeyEnd = last
 	}
-	if len(s.value) > 0 {
+	if s.jumps() {
+		chain, ok := strings.CutPrefix(value, jumpTo)
+		if !ok || !plan.IsList(chain) {
+			return nil, fmt.Errorf("encoding value %q of %s: it is no jump to a list", value, s.name)
+		}
+		e.VerdictData = &expr.Verdict{Kind: expr.VerdictJump, Chain: chain}
+	} else if len(s.value) > 0 {
 		if e.Val, _, err = encodeFields(s.value, value); err != nil {
 			return nil, fmt.Errorf("encoding value %q of %s: %w", value, s.name, err)
 		}
@@ -184,13 +192,45 @@ func (s *setSpec) decode(e nftables.SetElement) (key, value string, err error) {
 	if len(end) == 0 {
 		end = e.Key
 	}
-	if key, err = decodeFields(s.key, e.Key, end); err == nil && len(s.value) > 0 {
+	key, err = decodeFields(s.key, e.Key, end)
+	switch {
+	case err == nil && s.jumps():
+		value, err = decodeJump(e.Val)
+	case err == nil && len(s.value) > 0:
 		value, err = decodeFields(s.value, e.Val, e.Val)
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("decoding element of %s: %w", s.name, err)
 	}
 	return key, value, nil
+}
+
+// jumpTo begins the value of an element that jumps to a chain.
+const jumpTo = "jump "
+
+// decodeJump reads a verdict as the kernel has it.
+func decodeJump(data []byte) (string, error) {
+	d, err := netlink.NewAttributeDecoder(data)
+	if err != nil {
+		return "", err
+	}
+	d.ByteOrder = binary.BigEndian
+	kind, chain := int32(0), ""
+	for d.Next() {
+		switch d.Type() {
+		case unix.NFTA_VERDICT_CODE:
+			kind = d.Int32()
+		case unix.NFTA_VERDICT_CHAIN:
+			chain = d.String()
+		}
+	}
+	if err := d.Err(); err != nil {
+		return "", err
+	}
+	if kind != unix.NFT_JUMP || !plan.IsList(chain) {
+		return "", fmt.Errorf("verdict %d %q is no jump to a list", kind, chain)
+	}
+	return jumpTo + chain, nil
 }
 
 func decodeFields(list []field, first, last []byte) (string, error) {

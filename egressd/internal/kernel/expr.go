@@ -86,6 +86,13 @@ func ctHas(key expr.CtKey, bits uint32) match {
 	}
 }
 
+// ctLacks matches connections of which none of the bits is set.
+func ctLacks(key expr.CtKey, bits uint32) match {
+	m := ctHas(key, bits)
+	m[len(m)-1] = &expr.Cmp{Op: expr.CmpOpEq, Register: reg0, Data: make([]byte, 4)}
+	return m
+}
+
 func verdict(kind expr.VerdictKind) match { return match{&expr.Verdict{Kind: kind}} }
 
 var (

@@ -23,6 +23,7 @@ func chains(kind plan.Kind) []chain {
 //
 //	chain guard {              # forward: what would leave with a wrong source stays
 //	  ct state established,related return
+//	  saddr in local, not in known, not in pods, daddr not in internal, no ct status dnat: drop
 //	  a pod's packets, see judged; of what remains:
 //	  ct state invalid drop                    # cannot be translated
 //	  saddr not in held return                 # the chain source translates
@@ -42,6 +43,7 @@ func egressChains() []chain {
 	guard.rules = append(guard.rules, join(ctHas(expr.CtKeySTATE, stateEstablished|stateRelated), pass))
 	for _, f := range families {
 		judged := f.judged()
+		guard.rules = append(guard.rules, f.unknown())
 		guard.rules = append(guard.rules, judged...)
 		guard.rules = append(guard.rules,
 			join(f.from(plan.Pods), ctHas(expr.CtKeySTATE, stateInvalid), counted),
@@ -63,24 +65,27 @@ func (f family) from(set string) match {
 	return append(f.is(), f.source(), in(set+f.suffix))
 }
 
+// unknown drops what an address of this node's pods sends out of the cluster
+// that no pod is known to have: it could be one whose rule is not in place yet.
+func (f family) unknown() []expr.Any {
+	return join(f.from(plan.Local), match{notIn(plan.Known + f.suffix), notIn(plan.Pods + f.suffix),
+		f.destination(reg0), notIn(plan.Internal + f.suffix)}, ctLacks(expr.CtKeySTATUS, statusDstNAT), counted)
+}
+
 // judged are the rules that let go what a Service does not ask for:
 //
 //	saddr not in pods return
 //	saddr not in everywhere, daddr in internal return     # inside of the cluster
 //	saddr not in everywhere, ct status dnat return        # to a Service of the cluster
-//	saddr . daddr in denied return
-//	saddr in limited, saddr . daddr not in allowed return
-//	saddr in ported, saddr . l4proto . dport not in ports return
+//	saddr vmap narrowed                                   # jump to the chain of its list
 func (f family) judged() [][]expr.Any {
-	saddr, to := f.source(), f.destination(f.behind)
+	saddr := f.source()
 	inside := append(f.is(), saddr, notIn(plan.Everywhere+f.suffix))
 	return [][]expr.Any{
 		join(f.is(), match{saddr, notIn(plan.Pods + f.suffix)}, pass),
 		join(inside, match{f.destination(reg0), in(plan.Internal + f.suffix)}, pass),
 		join(inside, ctHas(expr.CtKeySTATUS, statusDstNAT), pass),
-		join(f.is(), match{saddr, to, in(plan.Denied + f.suffix)}, pass),
-		join(f.from(plan.Limited), match{saddr, to, notIn(plan.Allowed + f.suffix)}, pass),
-		join(f.from(plan.Ported), match{saddr, l4proto(f.behind), dport(f.behind + 1), notIn(plan.Ports + f.suffix)}, pass),
+		join(f.is(), match{saddr, mapped(plan.Narrowed+f.suffix, reg0, unix.NFT_REG_VERDICT)}),
 	}
 }
 

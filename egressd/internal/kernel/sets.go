@@ -22,6 +22,7 @@ var (
 	port  = field{"port", nftables.TypeInetService}
 	net4  = field{"net", nftables.TypeIPAddr}
 	net6  = field{"net", nftables.TypeIP6Addr}
+	jump  = field{"jump", nftables.TypeVerdict}
 )
 
 // setSpec is the shape of a set, or of a map if it has a value.
@@ -39,6 +40,9 @@ func (s *setSpec) interval() bool {
 // alone says whether elements are ranges of one field. The kernel keeps those
 // as a first element and one behind the last.
 func (s *setSpec) alone() bool { return s.interval() && len(s.key) == 1 }
+
+// jumps says whether the values are chains.
+func (s *setSpec) jumps() bool { return len(s.value) == 1 && s.value[0].kind == jump.kind }
 
 // perFamily returns the same set for both families.
 func perFamily(name string, key4, key6, value4, value6 []field) []setSpec {
@@ -62,11 +66,9 @@ var shapes = map[plan.Kind][]setSpec{
 		perFamily(plan.Held, fields(addr4), fields(addr6), nil, nil),
 		perFamily(plan.Internal, fields(net4), fields(net6), nil, nil),
 		perFamily(plan.Everywhere, fields(addr4), fields(addr6), nil, nil),
-		perFamily(plan.Denied, fields(addr4, net4), fields(addr6, net6), nil, nil),
-		perFamily(plan.Limited, fields(addr4), fields(addr6), nil, nil),
-		perFamily(plan.Allowed, fields(addr4, net4), fields(addr6, net6), nil, nil),
-		perFamily(plan.Ported, fields(addr4), fields(addr6), nil, nil),
-		perFamily(plan.Ports, fields(addr4, proto, port), fields(addr6, proto, port), nil, nil)),
+		perFamily(plan.Narrowed, fields(addr4), fields(addr6), fields(jump), fields(jump)),
+		perFamily(plan.Local, fields(net4), fields(net6), nil, nil),
+		perFamily(plan.Known, fields(addr4), fields(addr6), nil, nil)),
 	plan.Firewall: concat(
 		perFamily(plan.Guarded, fields(addr4), fields(addr6), nil, nil),
 		perFamily(plan.Open, fields(addr4, proto, port), fields(addr6, proto, port), nil, nil)),

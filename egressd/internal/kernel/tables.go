@@ -123,8 +123,17 @@ func (t *tables) fill(c *nftables.Conn, ops []plan.Op) error {
 		var err error
 		switch o := op.(type) {
 		case plan.AddElement:
+			if o.Set == plan.Lists {
+				err = errors.Join(flush(), t.addList(c, o.Element))
+				break
+			}
 			err = put(o.Element, false)
 		case plan.DelElement:
+			if o.Set == plan.Lists {
+				err = flush()
+				c.DelChain(&nftables.Chain{Table: t.nft(o.Kind), Name: o.Key})
+				break
+			}
 			err = put(o.Element, true)
 		case plan.AddTable:
 			err = errors.Join(flush(), t.add(c, o.Kind))
@@ -235,7 +244,7 @@ func (t *tables) observe() (plan.Actual, error) {
 		if !slices.ContainsFunc(list, func(x *nftables.Table) bool { return x.Name == table.Name }) {
 			continue
 		}
-		err := t.whole(raw, kind)
+		lists, err := t.whole(raw, kind)
 		var found plan.Table
 		if err == nil {
 			found, err = t.read(c, kind)
@@ -246,6 +255,9 @@ func (t *tables) observe() (plan.Actual, error) {
 		case err != nil:
 			return actual, fmt.Errorf("reading table %s: %w", table.Name, err)
 		default:
+			if len(lists) > 0 {
+				found[plan.Lists] = lists
+			}
 			actual.Tables[kind] = found
 		}
 	}
@@ -282,30 +294,41 @@ func (t *tables) read(c *nftables.Conn, kind plan.Kind) (plan.Table, error) {
 	return found, nil
 }
 
-// whole returns errDamaged unless every chain has its rules and no others.
-func (t *tables) whole(c *netlink.Conn, kind plan.Kind) error {
+// whole returns the table's lists, and errDamaged unless every chain of ours
+// has its rules and no others.
+func (t *tables) whole(c *netlink.Conn, kind plan.Kind) (plan.Elements, error) {
+	have, err := t.readMarks(c, kind)
+	if err != nil {
+		return nil, err
+	}
 	for _, ch := range chains(kind) {
 		want, err := ch.marks()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		have, err := t.readMarks(c, kind, ch.name)
-		if err != nil {
-			return err
-		}
-		if !slices.EqualFunc(have, want, slices.Equal) {
-			return errDamaged
+		if !slices.EqualFunc(have[ch.name], want, slices.Equal) {
+			return nil, errDamaged
 		}
 	}
-	return nil
+	lists := plan.Elements{}
+	for name, marks := range have {
+		if !plan.IsList(name) {
+			continue
+		}
+		if !slices.EqualFunc(marks, listMarks(name, len(marks)), slices.Equal) {
+			return nil, errDamaged
+		}
+		lists[name] = "" // its name says what is in it
+	}
+	return lists, nil
 }
 
-// readMarks reads the comments of a chain's rules. The library would decode
-// the rules' expressions, too, of which it does not know all.
-func (t *tables) readMarks(c *netlink.Conn, kind plan.Kind, chain string) ([][]byte, error) {
+// readMarks reads the comments of the rules of all chains, by chain. The
+// library would decode the rules' expressions, too, of which it does not know
+// all.
+func (t *tables) readMarks(c *netlink.Conn, kind plan.Kind) (map[string][][]byte, error) {
 	m, err := message(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETRULE, netlink.Dump, unix.NFPROTO_INET, []netlink.Attribute{
 		{Type: unix.NFTA_RULE_TABLE, Data: []byte(kind.TableName(t.instance) + "\x00")},
-		{Type: unix.NFTA_RULE_CHAIN, Data: []byte(chain + "\x00")},
 	})
 	if err != nil {
 		return nil, err
@@ -314,7 +337,7 @@ func (t *tables) readMarks(c *netlink.Conn, kind plan.Kind, chain string) ([][]b
 	if err != nil {
 		return nil, err
 	}
-	var marks [][]byte
+	marks := map[string][][]byte{}
 	for _, a := range answers {
 		if len(a.Data) < 4 {
 			return nil, errShort
@@ -323,16 +346,20 @@ func (t *tables) readMarks(c *netlink.Conn, kind plan.Kind, chain string) ([][]b
 		if err != nil {
 			return nil, err
 		}
+		var chain string
 		var mark []byte
 		for d.Next() {
-			if d.Type() == unix.NFTA_RULE_USERDATA {
+			switch d.Type() {
+			case unix.NFTA_RULE_CHAIN:
+				chain = d.String()
+			case unix.NFTA_RULE_USERDATA:
 				mark = d.Bytes()
 			}
 		}
 		if err := d.Err(); err != nil {
 			return nil, err
 		}
-		marks = append(marks, mark)
+		marks[chain] = append(marks[chain], mark)
 	}
 	return marks, nil
 }

@@ -39,7 +39,7 @@ func (k Kind) TableName(instance string) string {
 }
 
 // Sets of the table egress, each with a 4 or 6 behind its name for the family.
-// All but Internal are by pod, so that what one Service's pods may do says
+// All but Internal and Local are by pod, so that what one Service's pods may do says
 // nothing about another's.
 const (
 	// Pods has the pods of Services.
@@ -52,17 +52,18 @@ const (
 	Internal = "internal"
 	// Everywhere has pods whose VIP also goes inside of the cluster.
 	Everywhere = "everywhere"
-	// Denied has pods and networks that never see their VIP.
-	Denied = "denied"
-	// Limited has pods that have a list of networks.
-	Limited = "limited"
-	// Allowed has those lists.
-	Allowed = "allowed"
-	// Ported has pods that have a list of ports.
-	Ported = "ported"
-	// Ports has those lists.
-	Ports = "ports"
+	// Narrowed maps a pod to the chain of its list, if it has one.
+	Narrowed = "narrowed"
+	// Local has this node's networks of pods while pods that are not known
+	// are held back.
+	Local = "local"
+	// Known has the pods in them that are known and no Service's.
+	Known = "known"
 )
+
+// Lists are the chains that narrow what leaves with a VIP: no set, but each is
+// an element of one here, named by List.Name, with List.String as its value.
+const Lists = "lists"
 
 // Sets of the table firewall, by family.
 const (

@@ -39,10 +39,20 @@ func (o AddTable) String() string { return "nft add table inet " + o.Kind.TableN
 func (o DelTable) String() string { return "nft delete table inet " + o.Kind.TableName("") }
 
 // String implements fmt.Stringer.
-func (o AddElement) String() string { return "nft add element " + o.Element.String() }
+func (o AddElement) String() string {
+	if o.Set == Lists {
+		return fmt.Sprintf("nft add chain inet %s %s { %s; }", o.Kind.TableName(""), o.Key, o.Value)
+	}
+	return "nft add element " + o.Element.String()
+}
 
 // String implements fmt.Stringer.
-func (o DelElement) String() string { return "nft delete element " + o.Element.String() }
+func (o DelElement) String() string {
+	if o.Set == Lists {
+		return fmt.Sprintf("nft delete chain inet %s %s", o.Kind.TableName(""), o.Key)
+	}
+	return "nft delete element " + o.Element.String()
+}
 
 // String returns table, set and element.
 func (e Element) String() string {

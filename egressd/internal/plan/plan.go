@@ -31,7 +31,8 @@ func Plan(desired Desired, actual Actual) []Op {
 // difference returns the operations on the elements of one table.
 func difference(kind Kind, want, have Table, d Desired) []Op {
 	var removals, additions []Op
-	for _, set := range names(want, have) {
+	sets := names(want, have) // lists before narrowed, which refers to them
+	for _, set := range sets {
 		if d.leaves(kind, set) && len(have[set]) > 0 {
 			continue
 		}
@@ -39,18 +40,20 @@ func difference(kind Kind, want, have Table, d Desired) []Op {
 		for key, value := range have[set] {
 			wanted, ok := want[set][key]
 			e := Element{kind, set, key, value}
-			if ok && wanted != value || !ok && (d.Sweep || d.Known[e.owner()]) {
+			if ok && wanted != value && set != Lists || !ok && (d.Sweep || d.Known[e.owner()]) {
 				del = append(del, e)
 			}
 		}
 		for key, value := range want[set] {
-			if old, ok := have[set][key]; !ok || old != value {
+			if old, ok := have[set][key]; !ok || old != value && set != Lists {
 				add = append(add, Element{kind, set, key, value})
 			}
 		}
+		var gone []Op
 		for _, e := range sorted(del) {
-			removals = append(removals, DelElement{e})
+			gone = append(gone, DelElement{e})
 		}
+		removals = append(gone, removals...) // what refers to a list goes before it
 		for _, e := range sorted(add) {
 			additions = append(additions, AddElement{e})
 		}
@@ -69,6 +72,8 @@ func (d Desired) leaves(kind Kind, set string) bool {
 const (
 	// OwnerCluster stands for what Internal has.
 	OwnerCluster = "cluster"
+	// OwnerGuard stands for what Local and Known have.
+	OwnerGuard = "guard"
 	// OwnerControlPlane stands for the table balance.
 	OwnerControlPlane = "control plane"
 )
@@ -83,14 +88,26 @@ func (e Element) owner() string {
 		return ""
 	case strings.HasPrefix(e.Set, Internal):
 		return OwnerCluster
+	case e.Guards():
+		return OwnerGuard
 	}
 	return e.Pod()
+}
+
+// Spares says whether the element says nothing about connections that exist:
+// it is about pods that are not known, or a list, which counts by what refers
+// to it.
+func (e Element) Spares() bool { return e.Guards() || e.Kind == Egress && e.Set == Lists }
+
+// Guards says whether the element is about pods that are not known.
+func (e Element) Guards() bool {
+	return e.Kind == Egress && (strings.HasPrefix(e.Set, Local) || strings.HasPrefix(e.Set, Known))
 }
 
 // Pod returns the pod that an element of the table egress is about, "" for
 // none.
 func (e Element) Pod() string {
-	if e.Kind != Egress || strings.HasPrefix(e.Set, Internal) {
+	if e.Kind != Egress || e.Set == Lists || strings.HasPrefix(e.Set, Internal) || e.Guards() {
 		return ""
 	}
 	pod, _, _ := strings.Cut(e.Key, " ")

@@ -27,8 +27,10 @@ var elements = []struct {
 	{plan.Egress, "pods4", "203.0.113.2", []string{""}}, {plan.Egress, "pods4", "203.0.113.3", []string{""}},
 	{plan.Egress, "vips4", "203.0.113.2", []string{"198.51.100.200", "198.51.100.201"}},
 	{plan.Egress, "held4", "203.0.113.3", []string{""}},
-	{plan.Egress, "denied4", "203.0.113.2 . 192.0.2.0/24", []string{""}}, {plan.Egress, "denied4", "203.0.113.2 . 192.0.2.0/25", []string{""}},
-	{plan.Egress, "ports6", "2001:db8:0:2::2 . tcp . 443", []string{""}},
+	{plan.Egress, plan.Lists, "list_a", []string{"ip daddr { 192.0.2.0/24 } accept"}}, {plan.Egress, plan.Lists, "list_b", []string{"meta nfproto ipv4 accept"}},
+	{plan.Egress, "narrowed4", "203.0.113.2", []string{"jump list_a", "jump list_b"}},
+	{plan.Egress, "narrowed6", "2001:db8:0:2::2", []string{"jump list_a"}},
+	{plan.Egress, "local4", "203.0.113.0/28", []string{""}}, {plan.Egress, "known4", "203.0.113.4", []string{""}},
 	{plan.Egress, "internal4", "203.0.113.0/25", []string{""}},
 	{plan.Firewall, "guarded4", "198.51.100.200", []string{""}}, {plan.Firewall, "open4", "198.51.100.200 . tcp . 80", []string{""}},
 	{plan.Balance, "slots4", "0", []string{"198.51.100.11 . 6443", "198.51.100.12 . 6443"}},
@@ -64,7 +66,7 @@ func (s *source) tables() plan.Tables {
 // world is a random kernel and a random wish.
 func (s *source) world() (plan.Desired, plan.Actual) {
 	d := plan.Desired{Tables: s.tables(), Sweep: s.pick(2) == 1, Known: map[string]bool{}}
-	for _, owner := range []string{"203.0.113.2", "2001:db8:0:2::2", plan.OwnerCluster, plan.OwnerControlPlane} {
+	for _, owner := range []string{"203.0.113.2", "2001:db8:0:2::2", plan.OwnerCluster, plan.OwnerControlPlane, plan.OwnerGuard} {
 		d.Known[owner] = s.pick(2) == 1
 	}
 	a := plan.Actual{Tables: s.tables(), Damaged: map[plan.Kind]bool{}}
@@ -143,6 +145,8 @@ func known(d plan.Desired, e plan.Element) bool {
 		return d.Known[plan.OwnerControlPlane]
 	case strings.HasPrefix(e.Set, plan.Internal):
 		return d.Known[plan.OwnerCluster]
+	case e.Guards():
+		return d.Known[plan.OwnerGuard]
 	}
 	return e.Kind == plan.Egress && d.Known[e.Pod()]
 }

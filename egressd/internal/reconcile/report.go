@@ -72,7 +72,7 @@ func (r *Reconciler) keys() []string {
 	for key := range r.docs.VIPs {
 		all[key] = true
 	}
-	for key := range r.docs.egress {
+	for key := range r.wanted.Services {
 		all[key] = true
 	}
 	return slices.Sorted(maps.Keys(all))

@@ -76,7 +76,7 @@ func (s *stale) element(e plan.Element, before plan.Actual) {
 	switch pod := e.Pod(); {
 	case pod != "":
 		s.note(pod, before)
-	case e.Kind == plan.Egress:
+	case e.Kind == plan.Egress && !e.Spares():
 		s.everything = true
 	}
 }

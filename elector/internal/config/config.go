@@ -151,4 +151,22 @@ type Services struct {
 type Egress struct {
 	// PodCIDRs are the networks of pods; none means those of the Nodes.
 	PodCIDRs []netip.Prefix
+	// Unknown says where pods that are not known yet are held back.
+	Unknown UnknownPods
 }
+
+// UnknownPods says where pods are held back, as far as they would leave the
+// cluster, of which it is not known yet whether a Service wants them to leave
+// with its VIP.
+type UnknownPods string
+
+// Values of UnknownPods.
+const (
+	// UnknownGuarded: on nodes with a pod of such a Service, one on its way
+	// included.
+	UnknownGuarded UnknownPods = "guarded"
+	// UnknownHeld: on every node while there is such a Service.
+	UnknownHeld UnknownPods = "held"
+	// UnknownFree: nowhere.
+	UnknownFree UnknownPods = "free"
+)

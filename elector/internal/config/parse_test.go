@@ -90,6 +90,7 @@ func defaults() Config {
 			Balance: Balance{Port: 6443, Interval: time.Second},
 		},
 		Services: Services{Enabled: true, Class: "kube-vip.io/kube-vip-class", ClassLegacy: true},
+		Egress:   Egress{Unknown: UnknownGuarded},
 	}
 }
 

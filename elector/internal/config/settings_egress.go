@@ -9,6 +9,8 @@ import (
 var egress = []setting{
 	{"egress_podcidr", "", []string{"egressPodCIDR"}, "auto", prefixes(func(r *raw) *[]netip.Prefix { return &r.Egress.PodCIDRs }),
 		"The cluster's networks of pods, which a Service's VIP does not go to as a source; with auto those of all Nodes' spec.podCIDRs."},
+	{"vipod_egress_unknown_pods", "", []string{"egressUnknownPods"}, string(UnknownGuarded), unknownPods(func(r *raw) *UnknownPods { return &r.Egress.Unknown }),
+		"Where a pod is held back from the outside until the API server knows its address, so that no packet of a Service with egress leaves with the node's: guarded is on nodes with a pod of such a Service, one that has just been assigned to the node included; held is on every node while there is such a Service; free is nowhere."},
 	{"enable_service_security", "", []string{"onlyAllowTrafficServicePorts"}, "false", boolean(func(r *raw) *bool { return &r.Services.Firewall }),
 		"Drop what comes to a Service's VIP on other ports than the Service's. ICMP passes."},
 }
@@ -35,4 +37,15 @@ func method() value {
 		}
 		return errNotAllowed
 	}}
+}
+
+// unknownPods is a choice of UnknownPods.
+func unknownPods(field func(*raw) *UnknownPods) value {
+	return into("guarded, held or free", field, func(text string) (UnknownPods, error) {
+		switch u := UnknownPods(text); u {
+		case UnknownGuarded, UnknownHeld, UnknownFree:
+			return u, nil
+		}
+		return "", errNotAllowed
+	})
 }

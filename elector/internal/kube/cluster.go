@@ -42,6 +42,7 @@ type Cluster struct {
 	services *Store[*corev1.Service]
 	slices   *Store[*discoveryv1.EndpointSlice]
 	nodes    *Store[*corev1.Node]
+	pods     *pods
 	lock     *Lock
 	leases   chan LeaseEvent
 	locks    chan LockEvent
@@ -60,6 +61,7 @@ func NewCluster(c *Client, opts ClusterOptions) *Cluster {
 	k.opts.Identity.Acquired = time.Now()
 	// Slices also name the API server's addresses, which no VIP may be.
 	k.slices = c.EndpointSlices(changed("endpointslices"))
+	k.pods = c.pods(opts.Identity.Node, changed("pods"))
 	if opts.Services {
 		k.services = c.Services(opts.ServicesNamespace, changed("services"))
 	}
@@ -75,6 +77,7 @@ func (k *Cluster) Run(ctx context.Context) {
 	wg.Go(func() { k.WatchLeases(ctx, k.opts.Namespace, k.opts.Stall, k.leases) })
 	wg.Go(func() { k.nodes.Run(ctx) })
 	wg.Go(func() { k.slices.Run(ctx) })
+	wg.Go(func() { k.pods.run(ctx) })
 	if k.services != nil {
 		wg.Go(func() { k.services.Run(ctx) })
 	}

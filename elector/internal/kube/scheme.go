@@ -20,7 +20,8 @@ func newCodecs() (serializer.CodecFactory, runtime.ParameterCodec) {
 		s.AddKnownTypes(gv, objects...)
 		metav1.AddToGroupVersion(s, gv)
 	}
-	add(corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Node{}, &corev1.NodeList{})
+	add(corev1.SchemeGroupVersion, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Node{}, &corev1.NodeList{},
+		&corev1.Pod{}, &corev1.PodList{})
 	add(discoveryv1.SchemeGroupVersion, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
 	add(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})
 	add(eventsv1.SchemeGroupVersion, &eventsv1.Event{}, &eventsv1.EventList{})

@@ -100,6 +100,14 @@ func (s *Store[T]) deleted(o runtime.Object) {
 	}
 }
 
+// forget empties the store of a resource that is followed no more.
+func (s *Store[T]) forget() {
+	s.mu.Lock()
+	s.items, s.synced = map[types.NamespacedName]T{}, false
+	s.mu.Unlock()
+	s.notify("RELIST")
+}
+
 func keyOf(o metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }

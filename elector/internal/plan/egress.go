@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vipod/vipod/elector/internal/config"
 	"github.com/vipod/vipod/shared/schema"
@@ -43,6 +44,10 @@ type egressPlan struct {
 	nodes map[netip.Addr]bool
 	// points are the endpoints by Service.
 	points map[name][]*discoveryv1.Endpoint
+	// local are this node's pods by namespace.
+	local map[string][]Pod
+	// guarded: a Service has a pod on this node, or one on its way here.
+	guarded bool
 }
 
 // egress fills in Output.Egress and Output.Internal from the Services that are
@@ -53,7 +58,14 @@ func (p *planner) egress(services []*service) {
 	if len(services) == 0 {
 		return
 	}
-	e := &egressPlan{planner: p, pods: map[netip.Addr]*service{}, nodes: map[netip.Addr]bool{}, points: map[name][]*discoveryv1.Endpoint{}}
+	p.out.FollowPods = true
+	e := &egressPlan{
+		planner: p, pods: map[netip.Addr]*service{}, nodes: map[netip.Addr]bool{},
+		points: map[name][]*discoveryv1.Endpoint{}, local: map[string][]Pod{},
+	}
+	for _, pod := range p.in.Pods {
+		e.local[pod.Namespace] = append(e.local[pod.Namespace], pod)
+	}
 	for _, n := range p.in.Nodes {
 		for _, a := range n.Addresses {
 			e.nodes[a] = true
@@ -70,7 +82,11 @@ func (p *planner) egress(services []*service) {
 	for _, s := range services {
 		if doc := e.document(s); len(doc.Pods) > 0 {
 			p.out.Egress = append(p.out.Egress, doc)
+			e.guarded = true
 		}
+	}
+	if guard := e.guard(); guard != nil {
+		p.out.Egress = append(p.out.Egress, guard)
 	}
 }
 
@@ -132,7 +148,11 @@ func (e *egressPlan) document(s *service) *schema.Egress {
 	}
 	slices.SortFunc(doc.Denied, netip.Prefix.Compare)
 	doc.Denied = slices.Compact(doc.Denied)
-	doc.Pods = e.podsOf(s)
+	selectors, err := s.selectors()
+	if err != nil {
+		hold("%v", err)
+	}
+	doc.Pods = e.podsOf(s, selectors)
 	for _, ip := range doc.Pods {
 		if !doc.Internal && (ip.Is6() || !doc.IPv6Only) && !slices.ContainsFunc(e.out.Internal, func(p netip.Prefix) bool { return p.Addr().Is4() == ip.Is4() }) {
 			hold("no %s network of pods is known, so that what stays inside of the cluster cannot be told: set egress_podcidr", family(ip))
@@ -143,28 +163,33 @@ func (e *egressPlan) document(s *service) *schema.Egress {
 
 // podsOf returns the addresses of the Service's pods on this node: all that
 // its EndpointSlices name, ready or not, since a pod that is not ready sends
-// as well.
-func (e *egressPlan) podsOf(s *service) (pods []netip.Addr) {
+// as well, and all that its selectors match, endpoint or not.
+func (e *egressPlan) podsOf(s *service, selectors []labels.Selector) (pods []netip.Addr) {
 	shared, onNode := "", ""
-	for _, point := range e.points[name{s.Namespace, s.Name}] {
-		for _, text := range point.Addresses {
-			ip, err := netip.ParseAddr(text)
-			if err != nil || ip.Is4In6() || ip.IsLoopback() || ip.IsMulticast() || ip.IsUnspecified() || ip.Zone() != "" {
-				continue // no API server lets such an endpoint pass
-			}
-			switch other := e.pods[ip]; {
-			case e.nodes[ip]:
-				onNode = text
-				continue
-			case other != nil && other != s:
-				shared = fmt.Sprintf("%s leaves with the VIP of Service %s, which is older", text, other.path())
-				continue
-			}
+	take := func(ip netip.Addr, here bool) {
+		switch other := e.pods[ip]; {
+		case e.nodes[ip]:
+			onNode = ip.String()
+		case other != nil && other != s:
+			shared = fmt.Sprintf("%s leaves with the VIP of Service %s, which is older", ip, other.path())
+		default:
 			e.pods[ip] = s
-			if point.NodeName != nil && *point.NodeName == e.in.Config.NodeName {
+			if here {
 				pods = append(pods, ip)
 			}
 		}
+	}
+	for _, point := range e.points[name{s.Namespace, s.Name}] {
+		for _, text := range point.Addresses {
+			if ip, err := netip.ParseAddr(text); err == nil && isPod(ip) { // no API server lets other endpoints pass
+				take(ip, point.NodeName != nil && *point.NodeName == e.in.Config.NodeName)
+			}
+		}
+	}
+	selected, expected := e.selected(s, selectors)
+	e.guarded = e.guarded || expected
+	for _, ip := range selected {
+		take(ip, true)
 	}
 	if shared != "" {
 		e.refuse(s, ReasonEgressConflict, "pod %s", shared)
@@ -174,6 +199,11 @@ func (e *egressPlan) podsOf(s *service) (pods []netip.Addr) {
 	}
 	slices.SortFunc(pods, netip.Addr.Compare)
 	return slices.Compact(pods)
+}
+
+// isPod says whether a pod can have the address.
+func isPod(ip netip.Addr) bool {
+	return !ip.Is4In6() && !ip.IsLoopback() && !ip.IsMulticast() && !ip.IsUnspecified() && ip.Zone() == ""
 }
 
 func parseNetworks(text string) (list []netip.Prefix, err error) {

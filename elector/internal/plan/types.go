@@ -39,6 +39,8 @@ type Input struct {
 	Leases map[string][]schema.Lease
 	// Up are the API servers that are well.
 	Up map[netip.AddrPort]bool
+	// Pods are those of this node; nil while they are not known.
+	Pods []Pod
 	// NoEgressd says why egressd cannot be relied on here, "" if it can.
 	NoEgressd string
 }
@@ -76,8 +78,11 @@ type Output struct {
 	// Backends are the API servers over which connections to the control
 	// plane's VIP may be spread, well or not.
 	Backends []netip.AddrPort
-	// Egress is what leaves this node with a Service's VIP, by key.
+	// Egress is what leaves this node with a Service's VIP, by key, and last
+	// what holds unknown pods back.
 	Egress []*schema.Egress
+	// FollowPods says that Input.Pods is needed.
+	FollowPods bool
 	// Internal are the cluster's own networks.
 	Internal []netip.Prefix
 }

@@ -30,6 +30,7 @@ type store struct {
 	services map[types.NamespacedName]*corev1.Service
 	slices   map[string]*discoveryv1.EndpointSlice
 	nodes    map[string]*corev1.Node
+	pods     map[string]*corev1.Pod
 	events   []kube.Event
 	counts   int
 	writes   map[string]int // requests by verb and resource
@@ -53,6 +54,7 @@ type fakeAPI struct {
 	locksC  chan kube.LockEvent
 	cut     bool // by mu: requests fail, events wait
 	waiting []func()
+	follows atomic.Bool  // pods
 	partial *atomic.Bool // Services, slices and Nodes are not listed yet
 }
 
@@ -125,6 +127,10 @@ func (a *fakeAPI) Locks() <-chan kube.LockEvent         { return a.locksC }
 func (a *fakeAPI) Services() []*corev1.Service          { return values(a.store, a.services) }
 func (a *fakeAPI) Slices() []*discoveryv1.EndpointSlice { return values(a.store, a.slices) }
 func (a *fakeAPI) Nodes() []*corev1.Node                { return values(a.store, a.nodes) }
+
+func (a *fakeAPI) Pods() []*corev1.Pod  { return values(a.store, a.pods) }
+func (a *fakeAPI) PodsSynced() bool     { return a.follows.Load() }
+func (a *fakeAPI) FollowPods(want bool) { a.follows.Store(want); a.changed.Fire() }
 
 func values[K comparable, V any](s *store, m map[K]V) []V {
 	s.mu.Lock()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vipod/vipod/elector/internal/claim"
 	"github.com/vipod/vipod/elector/internal/intent"
+	"github.com/vipod/vipod/shared/bootclock"
 	"github.com/vipod/vipod/shared/schema"
 )
 
@@ -17,7 +18,7 @@ func (r *Reconciler) writeFiles(now time.Duration) {
 	r.retryAt = 0
 	err := r.writeDocuments()
 	if err == nil && r.planned > 0 {
-		err = r.book.WriteEgress(r.out.Egress)
+		err = r.writeEgress(now)
 	}
 	if err == nil {
 		err = r.writeGrant()
@@ -132,7 +133,7 @@ func (r *Reconciler) writeNode() error {
 	case r.stopping.since != 0:
 		phase = schema.PhaseStopping
 	}
-	synced := r.synced || r.planned > 0
+	synced := r.synced || r.planned > 0 && !r.egressWaits(bootclock.Now())
 	changed, err := r.book.WriteNode(&schema.Node{
 		Name: cfg.NodeName, Synced: synced, Phase: phase, Components: cfg.Components,
 		Settings: schema.Settings{

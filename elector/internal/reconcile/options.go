@@ -25,6 +25,11 @@ type API interface {
 	Service(namespace, name string) (*corev1.Service, bool)
 	Slices() []*discoveryv1.EndpointSlice
 	Nodes() []*corev1.Node
+	// Pods are this node's, known while FollowPods was last told true and
+	// PodsSynced says so.
+	Pods() []*corev1.Pod
+	PodsSynced() bool
+	FollowPods(want bool)
 	Leases() <-chan kube.LeaseEvent
 	Locks() <-chan kube.LockEvent
 	// Host is the API server's address if it is known as one.

@@ -30,6 +30,8 @@ type planner struct {
 	well      bool           // the local API server, as last planned with
 	noEgressd string         // why egressd cannot be relied on, as last planned with
 	networks  []netip.Prefix // the cluster's own, as last known
+	podsSince time.Duration  // since when this node's pods are followed, 0 for not
+	podsKnown bool           // they were, when last planned
 }
 
 // replan plans if something changed and everything is known.
@@ -51,7 +53,7 @@ func (r *Reconciler) replan(now time.Duration) {
 		Links: r.reports.vipdDaemon.Links, APIServers: r.apiServers(), Healthy: r.well,
 		Names: r.names.Answers(), Taken: r.takenNow(),
 		Linkd: r.linkdWhy, Linked: r.linked(), Leases: leases(r.reports.links, r.BootID),
-		NoEgressd: r.noEgressd, Up: r.backends.up(),
+		NoEgressd: r.noEgressd, Up: r.backends.up(), Pods: r.pods(),
 	})
 	r.networks = r.out.Internal
 	r.names.Want(r.out.Names)
@@ -62,6 +64,7 @@ func (r *Reconciler) replan(now time.Duration) {
 		r.byKey[r.out.VIPs[i].Key] = &r.out.VIPs[i]
 	}
 	end := bootclock.Now()
+	r.followPods(end)
 	r.planAfter = end + max(planPause, planFactor*(end-now))
 	r.Metrics.planSeconds.Observe((end - now).Seconds())
 }

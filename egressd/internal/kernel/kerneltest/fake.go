@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/vipod/vipod/egressd/internal/plan"
 )
@@ -58,12 +59,23 @@ func check(state plan.Actual, op plan.Op) error {
 		if !ok {
 			return fmt.Errorf("making %q: no such table", op)
 		}
+		chain, jumps := strings.CutPrefix(o.Value, "jump ")
+		if _, there := t[plan.Lists][chain]; jumps && !there {
+			return fmt.Errorf("making %q: no such chain", op)
+		}
 		if old, ok := t[o.Set][o.Key]; ok && old != o.Value {
 			return fmt.Errorf("making %q: the element has another value", op)
 		}
 	case plan.DelElement:
 		if _, ok := state.Tables[o.Kind][o.Set][o.Key]; !ok {
 			return fmt.Errorf("making %q: no such element", op)
+		}
+		for _, set := range []string{plan.Narrowed + "4", plan.Narrowed + "6"} {
+			for pod, value := range state.Tables[o.Kind][set] {
+				if o.Set == plan.Lists && value == "jump "+o.Key {
+					return fmt.Errorf("making %q: %s refers to it", op, pod)
+				}
+			}
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package kerneltest
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/vipod/vipod/egressd/internal/kernel"
 	"github.com/vipod/vipod/egressd/internal/plan"
+	"github.com/vipod/vipod/shared/schema"
 )
 
 // Run holds a kernel to what the plan's model says of it.
@@ -41,7 +43,13 @@ func trim(a plan.Actual) plan.Actual {
 	for kind, table := range a.Tables {
 		tables[kind] = plan.Table{}
 		for set, elements := range table {
-			if len(elements) > 0 {
+			switch {
+			case set == plan.Lists && len(elements) > 0: // their names say what is in them
+				tables[kind][set] = plan.Elements{}
+				for name := range elements {
+					tables[kind][set][name] = ""
+				}
+			case len(elements) > 0:
 				tables[kind][set] = elements
 			}
 		}
@@ -66,12 +74,28 @@ var egress = []plan.Op{
 	add(plan.Egress, "internal4", "203.0.113.0/25", ""), add(plan.Egress, "internal4", "203.0.113.128/25", ""),
 	add(plan.Egress, "internal4", "198.51.100.0/24", ""), add(plan.Egress, "internal4", "255.255.255.0/24", ""),
 	add(plan.Egress, "internal6", "2001:db8:0:2::/64", ""), add(plan.Egress, "internal6", "::1/128", ""),
-	add(plan.Egress, "denied4", "203.0.113.2 . 203.0.113.0/24", ""), add(plan.Egress, "denied4", "203.0.113.3 . 0.0.0.0/0", ""),
-	add(plan.Egress, "denied6", "2001:db8:0:2:1::2 . 2001:db8:0:2::/64", ""),
-	add(plan.Egress, "allowed4", "203.0.113.2 . 198.51.100.9/32", ""), add(plan.Egress, "allowed6", "2001:db8:0:2:1::2 . ::/0", ""),
-	add(plan.Egress, "everywhere4", "203.0.113.2", ""), add(plan.Egress, "limited6", "2001:db8:0:2:1::2", ""),
-	add(plan.Egress, "ported4", "203.0.113.2", ""),
-	add(plan.Egress, "ports4", "203.0.113.2 . tcp . 443", ""), add(plan.Egress, "ports6", "2001:db8:0:2:1::2 . sctp . 65535", ""),
+	add(plan.Egress, "everywhere4", "203.0.113.2", ""),
+	add(plan.Egress, plan.Lists, full.Name(), full.String()), add(plan.Egress, plan.Lists, denied.Name(), denied.String()),
+	add(plan.Egress, "narrowed4", "203.0.113.2", "jump "+full.Name()), add(plan.Egress, "narrowed6", "2001:db8:0:2:1::2", "jump "+denied.Name()),
+	add(plan.Egress, "local4", "203.0.113.0/28", ""), add(plan.Egress, "known6", "2001:db8:0:2:1::9", ""),
+}
+
+// Lists with something in every rule, and with little.
+var (
+	full = plan.List{
+		Denied:  networks("203.0.113.0/24", "2001:db8:0:2::/64"),
+		Allowed: networks("0.0.0.0/0", "::/0"),
+		Ports:   []schema.Port{{Protocol: schema.TCP, Port: 443}, {Protocol: schema.SCTP, Port: 65535}},
+	}
+	denied = plan.List{Denied: networks("2001:db8:0:9::/64", "2001:db8:0:8::/64")}
+	other  = plan.List{Allowed: networks("198.51.100.9/32")}
+)
+
+func networks(texts ...string) (list []netip.Prefix) {
+	for _, text := range texts {
+		list = append(list, netip.MustParsePrefix(text))
+	}
+	return list
 }
 
 var firewall = []plan.Op{
@@ -108,18 +132,16 @@ var cases = []struct {
 	{"elements go and values change", [][]plan.Op{egress, {
 		del("pods6", "2001:db8:0:2:1::2", ""),
 		del("internal4", "203.0.113.0/25", ""), del("internal4", "255.255.255.0/24", ""),
-		del("ports4", "203.0.113.2 . tcp . 443", ""),
+		del("everywhere4", "203.0.113.2", ""),
 		del("vips4", "203.0.113.2", "198.51.100.200"), add(plan.Egress, "vips4", "203.0.113.2", "198.51.100.201"),
 	}}},
-	{"a network makes room for one that lies in it", [][]plan.Op{egress, {
-		del("denied4", "203.0.113.2 . 203.0.113.0/24", ""),
-		add(plan.Egress, "denied4", "203.0.113.2 . 203.0.113.128/26", ""),
-		add(plan.Egress, "denied4", "203.0.113.2 . 203.0.113.192/26", ""),
+	{"a list makes room for another", [][]plan.Op{egress, {
+		del("narrowed4", "203.0.113.2", "jump "+full.Name()), del(plan.Lists, full.Name(), full.String()),
+		add(plan.Egress, plan.Lists, other.Name(), other.String()), add(plan.Egress, "narrowed4", "203.0.113.2", "jump "+other.Name()),
 	}, {
-		del("denied4", "203.0.113.2 . 203.0.113.128/26", ""),
-		del("denied4", "203.0.113.2 . 203.0.113.192/26", ""),
-		add(plan.Egress, "denied4", "203.0.113.2 . 203.0.112.0/23", ""),
-	}}},
+		del("narrowed4", "203.0.113.2", "jump "+other.Name()), add(plan.Egress, "narrowed4", "203.0.113.2", "jump "+denied.Name()),
+	}, {del("narrowed6", "2001:db8:0:2:1::2", "jump "+denied.Name()), del("narrowed4", "203.0.113.2", "jump "+denied.Name()),
+		del(plan.Lists, denied.Name(), denied.String())}}},
 	{"thousands of elements fit into one transaction", [][]plan.Op{many(3000)}},
 }
 
@@ -141,6 +163,8 @@ func allOrNone(t *testing.T, k kernel.Kernel) {
 	}
 	for _, bad := range []plan.Op{
 		del("pods4", "203.0.113.9", ""),
+		del(plan.Lists, full.Name(), full.String()), // to which a pod jumps
+		add(plan.Egress, "narrowed4", "203.0.113.9", "jump "+other.Name()),
 		add(plan.Egress, "vips4", "203.0.113.2", "198.51.100.201"), // which has another value
 		add(plan.Firewall, "guarded4", "198.51.100.1", ""),
 	} {

@@ -1,0 +1,63 @@
+package reconcile
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vipod/vipod/elector/internal/plan"
+)
+
+// podsPatience is for how long the documents about egress stay as an earlier
+// process left them while the pods of this node are not known, which takes
+// milliseconds; it is longer only where they may not be read.
+const podsPatience = 10 * time.Second
+
+// pods are this node's, nil while they are not known. A pod that has ended has
+// given its address back, before its object goes.
+func (r *Reconciler) pods() []plan.Pod {
+	if r.podsKnown = r.API.PodsSynced(); !r.podsKnown {
+		return nil
+	}
+	list := []plan.Pod{}
+	for _, p := range r.API.Pods() {
+		if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		pod := plan.Pod{Namespace: p.Namespace, Labels: p.Labels}
+		for _, text := range append([]corev1.PodIP{{IP: p.Status.PodIP}}, p.Status.PodIPs...) {
+			if ip, err := netip.ParseAddr(text.IP); err == nil && !slices.Contains(pod.IPs, ip.Unmap()) {
+				pod.IPs = append(pod.IPs, ip.Unmap())
+			}
+		}
+		list = append(list, pod)
+	}
+	return list
+}
+
+// followPods has the pods of this node followed while the plan needs them.
+func (r *Reconciler) followPods(now time.Duration) {
+	if want := r.out.FollowPods; want != (r.podsSince != 0) {
+		r.podsSince = 0
+		if want {
+			r.podsSince = max(now, 1)
+		}
+		r.API.FollowPods(want)
+	}
+}
+
+// egressWaits says whether it is not known yet what the documents about egress
+// follow from.
+func (r *Reconciler) egressWaits(now time.Duration) bool {
+	return r.podsSince != 0 && !r.podsKnown && now < r.podsSince+podsPatience
+}
+
+// writeEgress writes the documents about egress.
+func (r *Reconciler) writeEgress(now time.Duration) error {
+	if r.egressWaits(now) {
+		return nil
+	}
+	return r.book.WriteEgress(r.out.Egress)
+}

@@ -3,8 +3,10 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,4 +84,49 @@ func (e *env) podV4(name string) string {
 	pod, err := e.Pod(name)
 	e.must(err)
 	return pod.V4.String()
+}
+
+func TestE2EPodsOnEveryNodeLeaveThroughTheOwner(t *testing.T) {
+	e := begin(t)
+	e.outside()
+	vip, name := e.vip(), "egress-across"
+	all := []string{"p1", "p2", "p3"}
+	e.create(lab.ServiceSpec{
+		Name: name, VIPs: vip.Slice(), Pods: all,
+		Annotations: map[string]string{annotationEgress: "true", "vipod.io/egress-across-nodes": "true"},
+	})
+	leave := func() error {
+		for _, pod := range all {
+			if err := e.leavesAs(pod, vip); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	owner := e.owned(name)
+	e.within(soon, "every pod leaves with the VIP", leave)
+	e.stop(owner, unix.SIGTERM)
+	e.within(takeover, "every pod that a node serves leaves with the VIP through another node", func() error {
+		for _, pod := range all {
+			if nodeOf(pod) == owner {
+				continue // nothing of vipod runs there
+			}
+			if err := e.leavesAs(pod, vip); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	e.start(owner)
+	e.within(takeover, "every pod leaves with the VIP", leave)
+	e.removeAll()
+	for _, node := range e.Nodes() {
+		e.within(soon, "no rule is left on "+node, func() error {
+			out, err := e.Exec(e.ctx, node, "sh", "-c", "ip rule; ip -6 rule")
+			if err == nil && strings.Contains(string(out), "fwmark 0x76") {
+				err = fmt.Errorf("%s has\n%s", node, out)
+			}
+			return err
+		})
+	}
 }

@@ -44,6 +44,13 @@ type Egress struct {
 	Key string `json:"key"`
 	// Pods are the addresses of this node's pods that the Service selects.
 	Pods []netip.Addr `json:"pods"`
+	// Elsewhere are those on other nodes that leave through this one while it
+	// owns the VIP.
+	Elsewhere []netip.Addr `json:"elsewhere,omitempty"`
+	// Gateways are addresses of the node that owns the VIP, at most one of each
+	// family, through which the pods leave while this node does not own it.
+	// Without one they are held back.
+	Gateways []netip.Addr `json:"gateways,omitempty"`
 	// Internal: destinations inside of the cluster get the VIP as well.
 	Internal bool `json:"internal,omitempty"`
 	// Denied are destinations that never get the VIP.
@@ -109,7 +116,7 @@ func (e *Egress) Validate() error {
 			return err
 		}
 	}
-	if err := errors.Join(validatePods("pods", e.Pods), validatePrefixes("denied", e.Denied), validatePrefixes("allowed", e.Allowed), validatePorts("ports", e.Ports)); err != nil {
+	if err := errors.Join(validatePods("pods", e.Pods), validatePods("elsewhere", e.Elsewhere), validatePods("gateways", e.Gateways), validatePrefixes("denied", e.Denied), validatePrefixes("allowed", e.Allowed), validatePorts("ports", e.Ports)); err != nil {
 		return err
 	}
 	if f := e.Flush; f != nil {

@@ -81,7 +81,8 @@ func full() map[string]schema.Document {
 		},
 		"egress": &schema.Egress{
 			Meta: meta("vipod.egress/1"), Key: "default.web",
-			Pods:     []netip.Addr{netip.MustParseAddr("203.0.113.2"), netip.MustParseAddr("2001:db8:0:2:1::2")},
+			Pods:      []netip.Addr{netip.MustParseAddr("203.0.113.2"), netip.MustParseAddr("2001:db8:0:2:1::2")},
+			Elsewhere: []netip.Addr{netip.MustParseAddr("203.0.113.18")}, Gateways: []netip.Addr{netip.MustParseAddr("198.51.100.2")},
 			Internal: true, IPv6Only: true, Hold: "the pod network is not known",
 			Denied:  []netip.Prefix{netip.MustParsePrefix("198.51.100.0/25")},
 			Allowed: []netip.Prefix{netip.MustParsePrefix("2001:db8:8::/48")},

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"github.com/vipod/vipod/egressd/internal/plan"
 	"github.com/vipod/vipod/shared/schema"
@@ -18,6 +19,8 @@ type Input struct {
 	Internal []netip.Prefix
 	VIPs     map[string]schema.VIP
 	Egress   map[string]schema.Egress
+	// Ways are the marks that lead to other nodes, by their addresses.
+	Ways map[netip.Addr]uint32
 	// Held are the grants that are held now.
 	Held map[schema.GrantName]bool
 	// Complete says that what no document wants may go.
@@ -39,6 +42,8 @@ type Service struct {
 	// VIP4 and VIP6 are its addresses while this node may use them, else
 	// invalid.
 	VIP4, VIP6 netip.Addr
+	// ways lead to the node that owns the VIP.
+	ways map[netip.Addr]uint32
 	// leaving are the addresses with which connections end that are let go.
 	leaving []netip.Addr
 }
@@ -64,13 +69,19 @@ func (w *Wanted) egress(in Input) {
 		}
 		s := &Service{Egress: in.Egress[key]}
 		s.locate(in)
+		s.gateways(in)
 		w.Services[key] = s
-		list := s.list()
-		name := list.Name()
+		l := s.list()
 		for _, pod := range s.Pods {
 			if w.pods[pod] == nil { // elector gives a pod to one Service
 				w.pods[pod], w.Known[pod.String()] = s, true
-				s.put(t, pod, list, name)
+				s.put(t, pod, l)
+			}
+		}
+		for _, pod := range s.Elsewhere {
+			if w.pods[pod] == nil && s.vip(pod).IsValid() {
+				w.pods[pod], w.Known[pod.String()] = s, true
+				s.put(t, pod, l)
 			}
 		}
 	}
@@ -121,29 +132,74 @@ func (s *Service) locate(in Input) {
 	}
 }
 
-// list returns what narrows the Service's connections.
-func (s *Service) list() plan.List {
-	return plan.List{Denied: reduce(s.Denied), Allowed: reduce(s.Allowed), Ports: s.Ports}
+// gateways finds the ways to the node that owns the VIP.
+func (s *Service) gateways(in Input) {
+	s.ways = map[netip.Addr]uint32{}
+	for _, g := range s.Gateways {
+		if mark, ok := in.Ways[g]; ok && s.Hold == "" {
+			s.ways[g] = mark
+		}
+	}
+}
+
+// mark returns what leads the pod's packets to the node that owns the VIP.
+func (s *Service) mark(pod netip.Addr) (uint32, bool) {
+	for g, mark := range s.ways {
+		if g.Is4() == pod.Is4() && !s.vip(pod).IsValid() {
+			return mark, true
+		}
+	}
+	return 0, false
+}
+
+// source returns what the pod's connections leave this node with, invalid for
+// nothing. On their way to another node they keep the pod's address, whatever
+// other programs would make of it.
+func (s *Service) source(pod netip.Addr) netip.Addr {
+	if vip := s.vip(pod); vip.IsValid() {
+		return vip
+	}
+	if _, ok := s.mark(pod); ok {
+		return pod
+	}
+	return netip.Addr{}
+}
+
+// list is what narrows a Service's connections.
+type list struct {
+	plan.List
+	name, text string
+}
+
+func (s *Service) list() list {
+	l := list{List: plan.List{Denied: reduce(s.Denied), Allowed: reduce(s.Allowed), Ports: s.Ports}}
+	if l.Concerns("4") || l.Concerns("6") {
+		l.name, l.text = l.Name(), l.String()
+	}
+	return l
 }
 
 // put adds a pod.
-func (s *Service) put(t plan.Table, pod netip.Addr, list plan.List, name string) {
+func (s *Service) put(t plan.Table, pod netip.Addr, l list) {
 	f, text := family(pod), pod.String()
 	if f == "4" && s.IPv6Only {
 		return
 	}
 	t.Put(plan.Pods+f, text, "")
-	if vip := s.vip(pod); vip.IsValid() {
-		t.Put(plan.VIPs+f, text, vip.String())
+	if source := s.source(pod); source.IsValid() {
+		t.Put(plan.VIPs+f, text, source.String())
 	} else {
 		t.Put(plan.Held+f, text, "")
+	}
+	if mark, ok := s.mark(pod); ok {
+		t.Put(plan.Via+f, text, strconv.FormatUint(uint64(mark), 10))
 	}
 	if s.Internal {
 		t.Put(plan.Everywhere+f, text, "")
 	}
-	if list.Concerns(f) {
-		t.Put(plan.Lists, name, list.String())
-		t.Put(plan.Narrowed+f, text, "jump "+name)
+	if l.Concerns(f) {
+		t.Put(plan.Lists, l.name, l.text)
+		t.Put(plan.Narrowed+f, text, "jump "+l.name)
 	}
 }
 

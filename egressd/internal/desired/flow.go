@@ -40,8 +40,8 @@ func (w *Wanted) Judge(f plan.Flow) (Verdict, netip.Addr) {
 		len(s.Ports) > 0 && !slices.Contains(s.Ports, schema.Port{Protocol: f.Protocol, Port: to.Port()}):
 		return Free, netip.Addr{}
 	}
-	if vip := s.vip(pod); vip.IsValid() {
-		return Translated, vip
+	if source := s.source(pod); source.IsValid() {
+		return Translated, source
 	}
 	return Held, netip.Addr{}
 }
@@ -62,7 +62,18 @@ func (w *Wanted) Stray(f plan.Flow, before netip.Addr) bool {
 	case Held:
 		return !slices.Contains(w.pods[f.Source.Addr()].leaving, source)
 	}
-	return before.IsValid() && source == before
+	return before.IsValid() && before != f.Source.Addr() && source == before
+}
+
+// Forwarded says whether connections of the Service's pods leave through
+// another node, and which.
+func (s *Service) Forwarded() (list []netip.Addr) {
+	for _, g := range s.Gateways {
+		if _, ok := s.ways[g]; ok {
+			list = append(list, g)
+		}
+	}
+	return list
 }
 
 // Pod returns the Service that a pod belongs to, nil for none.

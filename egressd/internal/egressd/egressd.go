@@ -16,6 +16,7 @@ import (
 	"github.com/vipod/vipod/egressd/internal/kernel"
 	"github.com/vipod/vipod/egressd/internal/plan"
 	"github.com/vipod/vipod/egressd/internal/reconcile"
+	"github.com/vipod/vipod/egressd/internal/way"
 	"github.com/vipod/vipod/shared/bootclock"
 	"github.com/vipod/vipod/shared/daemon"
 	"github.com/vipod/vipod/shared/metrics"
@@ -35,6 +36,9 @@ func Run(ctx context.Context, env *daemon.Env) error {
 	registry := metrics.New()
 	r, err := reconcile.New(reconcile.Config{
 		Log: env.Log, StateDir: env.StateDir, Boot: boot, Open: opened.open,
+		Ways: func(instance string, protocol int) reconcile.Ways {
+			return way.Linux{Instance: instance, Protocol: protocol}
+		},
 		Metrics: reconcile.NewMetrics(registry, opened.dropped),
 	})
 	if err != nil {

@@ -74,6 +74,7 @@ const (
 	stateEstablished = 2
 	stateRelated     = 4
 	statusDstNAT     = 1 << 5
+	directionReply   = 1
 )
 
 // ctHas matches connections of which one of the bits is set.

@@ -30,6 +30,12 @@ func chains(kind plan.Kind) []chain {
 //	  TCP without SYN: reject with tcp reset   # a connection of before, lost
 //	  drop                                     # tried again until there is a VIP
 //	}
+//	chain route {              # prerouting, after destinations are translated
+//	  ct direction reply return
+//	  saddr not in via return
+//	  a pod's packets, see judged; of what remains:
+//	  meta mark set saddr map via              # to the node that has the VIP
+//	}
 //	chain source {             # postrouting, before everybody else's translation
 //	  a pod's packets, see judged; of what remains:
 //	  snat to saddr map vips
@@ -40,7 +46,9 @@ func chains(kind plan.Kind) []chain {
 func egressChains() []chain {
 	guard := chain{name: "guard", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: 0}
 	source := chain{name: "source", kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPostrouting, priority: 99}
+	route := chain{name: "route", kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: -99}
 	guard.rules = append(guard.rules, join(ctHas(expr.CtKeySTATE, stateEstablished|stateRelated), pass))
+	route.rules = append(route.rules, join(match{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: reg0}, equal(directionReply)}, pass))
 	for _, f := range families {
 		judged := f.judged()
 		guard.rules = append(guard.rules, f.unknown())
@@ -51,13 +59,18 @@ func egressChains() []chain {
 			join(f.is(), match{l4proto(reg0), equal(unix.IPPROTO_TCP)}, withoutSYN(),
 				match{&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}),
 			join(f.is(), counted))
+		route.rules = append(route.rules, join(f.is(), match{f.source(), notIn(plan.Via + f.suffix)}, pass))
+		route.rules = append(route.rules, judged...)
+		route.rules = append(route.rules, join(f.is(), match{
+			f.source(), mapped(plan.Via+f.suffix, reg0, reg0), &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: reg0},
+		}))
 		source.rules = append(source.rules, judged...)
 		source.rules = append(source.rules, join(f.is(), match{
 			f.source(), mapped(plan.VIPs+f.suffix, reg0, reg0),
 			&expr.NAT{Type: expr.NATTypeSourceNAT, Family: uint32(f.nfproto), RegAddrMin: reg0},
 		}))
 	}
-	return []chain{guard, source}
+	return []chain{guard, route, source}
 }
 
 // from matches packets whose source is in a set.

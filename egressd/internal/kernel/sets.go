@@ -63,6 +63,7 @@ var shapes = map[plan.Kind][]setSpec{
 	plan.Egress: concat(
 		perFamily(plan.Pods, fields(addr4), fields(addr6), nil, nil),
 		perFamily(plan.VIPs, fields(addr4), fields(addr6), fields(addr4), fields(addr6)),
+		perFamily(plan.Via, fields(addr4), fields(addr6), fields(mark), fields(mark)),
 		perFamily(plan.Held, fields(addr4), fields(addr6), nil, nil),
 		perFamily(plan.Internal, fields(net4), fields(net6), nil, nil),
 		perFamily(plan.Everywhere, fields(addr4), fields(addr6), nil, nil),

@@ -46,6 +46,9 @@ const (
 	Pods = "pods"
 	// VIPs maps a pod to the VIP that its connections leave with.
 	VIPs = "vips"
+	// Via maps a pod to the mark that leads its packets to another node, which
+	// gives them the VIP; here they keep their source.
+	Via = "via"
 	// Held has the pods that have none.
 	Held = "held"
 	// Internal has the cluster's networks.

@@ -58,13 +58,13 @@ func (r *Reconciler) tryPass() error {
 	before := r.wanted
 	r.wanted = desired.Of(desired.Input{
 		Internal: r.docs.Settings().InternalNetworks, VIPs: r.docs.VIPs, Egress: r.docs.egress,
-		Held: r.docs.held, Complete: r.docs.Complete,
+		Held: r.docs.held, Complete: r.docs.Complete, Ways: r.makeWays(),
 	})
 	r.stale.ended(before, r.wanted)
 	if err := r.converge(); err != nil {
 		return err
 	}
-	return r.forget()
+	return errors.Join(r.sweepWays(), r.forget())
 }
 
 // load reads the documents.
@@ -193,5 +193,5 @@ func (r *Reconciler) CleanUp() error {
 	}
 	r.known = false
 	r.wanted = desired.Of(desired.Input{Complete: true})
-	return errors.Join(r.converge(), r.forget(), r.report.CleanUp())
+	return errors.Join(r.converge(), r.ways().Sweep(nil), r.forget(), r.report.CleanUp())
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -29,8 +30,18 @@ type Config struct {
 	StateDir string
 	Boot     string // this boot's id
 	// Open returns the kernel with the tables of the instance.
-	Open    func(instance string) kernel.Kernel
+	Open func(instance string) kernel.Kernel
+	// Ways returns what leads packets to other nodes.
+	Ways    func(instance string, protocol int) Ways
 	Metrics *Metrics
+}
+
+// Ways leads packets to other nodes; way.Linux is the real one.
+type Ways interface {
+	// Make makes the way to a node and returns the mark of its packets.
+	Make(gateway netip.Addr) (uint32, error)
+	// Sweep removes all ways but those to the nodes.
+	Sweep(keep []netip.Addr) error
 }
 
 // Reconciler is egressd's loop. Its methods may be called from anywhere,
@@ -59,6 +70,8 @@ type Reconciler struct {
 	actual   plan.Actual
 	known    bool
 	failures int // of transactions, in a row
+	// lost says why there is no way to a node.
+	lost map[netip.Addr]string
 	// stale are the connections that must be looked through.
 	stale   stale
 	report  *report.Reporter

@@ -93,7 +93,7 @@ func (r *Reconciler) vip(key string) VIPReport {
 	v := VIPReport{Key: key, State: doc.State}
 	if s := r.wanted.Services[key]; s != nil {
 		v.Pods, v.Sources = len(s.Pods), s.Sources()
-		v.Conditions = append(v.Conditions, egressCondition(s, doc))
+		v.Conditions = append(v.Conditions, egressCondition(s, doc, r.whyLost(s.Egress)))
 	}
 	if doc.Firewall != nil {
 		c := schema.Condition{Type: schema.ConditionFirewalled, Status: schema.True, Reason: "PortsOnly",
@@ -119,14 +119,19 @@ func (r *Reconciler) vip(key string) VIPReport {
 	return v
 }
 
-func egressCondition(s *desired.Service, doc schema.VIP) schema.Condition {
+func egressCondition(s *desired.Service, doc schema.VIP, lost string) schema.Condition {
 	c := schema.Condition{Type: schema.ConditionEgress, Status: schema.False}
 	switch {
 	case s.Hold != "":
 		c.Reason, c.Message = "Refused", "held back: "+s.Hold
 	case len(s.Sources()) > 0:
 		c.Status, c.Reason = schema.True, "Translated"
-		c.Message = fmt.Sprintf("%d pods leave as %v", len(s.Pods), s.Sources())
+		c.Message = fmt.Sprintf("%d pods leave as %v", len(s.Pods)+len(s.Elsewhere), s.Sources())
+	case lost != "":
+		c.Reason, c.Message = "NoWay", fmt.Sprintf("%d pods are held back: %s", len(s.Pods), lost)
+	case len(s.Forwarded()) > 0:
+		c.Status, c.Reason = schema.True, "Forwarded"
+		c.Message = fmt.Sprintf("%d pods leave through %v", len(s.Pods), s.Forwarded())
 	case doc.Key == "":
 		c.Reason, c.Message = "NotOwner", fmt.Sprintf("%d pods are held back: another node owns the VIP, or none", len(s.Pods))
 	default:

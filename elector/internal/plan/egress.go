@@ -27,6 +27,7 @@ const (
 	annotationEgressAPI    = "kube-vip.io/egress-detect-api-server"
 	annotationFlush        = "kube-vip.io/flush-conntrack"
 	annotationEgressInside = "vipod.io/egress-internal"
+	annotationEgressAcross = "vipod.io/egress-across-nodes"
 )
 
 // maxItems is how many networks or ports an annotation may list.
@@ -34,6 +35,12 @@ const maxItems = 64
 
 // wantsEgress says whether the Service's pods are to leave with its VIP.
 func (s *service) wantsEgress() bool { return isTrue(s.Service, annotationEgress) }
+
+// acrossNodes says whether pods on any node are to leave through the one that
+// owns the VIP.
+func (s *service) acrossNodes() bool {
+	return s.wantsEgress() && isTrue(s.Service, annotationEgressAcross)
+}
 
 // egressPlan finds what leaves this node with a Service's VIP.
 type egressPlan struct {
@@ -46,6 +53,8 @@ type egressPlan struct {
 	points map[name][]*discoveryv1.Endpoint
 	// local are this node's pods by namespace.
 	local map[string][]Pod
+	// across: a Service's pods may leave through another node.
+	across bool
 	// guarded: a Service has a pod on this node, or one on its way here.
 	guarded bool
 }
@@ -58,7 +67,7 @@ func (p *planner) egress(services []*service) {
 	if len(services) == 0 {
 		return
 	}
-	p.out.FollowPods = true
+	p.out.FollowPods, p.out.Across = true, map[string]bool{}
 	e := &egressPlan{
 		planner: p, pods: map[netip.Addr]*service{}, nodes: map[netip.Addr]bool{},
 		points: map[name][]*discoveryv1.Endpoint{}, local: map[string][]Pod{},
@@ -80,10 +89,15 @@ func (p *planner) egress(services []*service) {
 		}
 	}
 	for _, s := range services {
-		if doc := e.document(s); len(doc.Pods) > 0 {
-			p.out.Egress = append(p.out.Egress, doc)
-			e.guarded = true
+		doc := e.document(s)
+		if s.acrossNodes() {
+			e.across = true
+			p.out.Across[doc.Key] = true
 		}
+		if len(doc.Pods)+len(doc.Elsewhere) > 0 {
+			p.out.Egress = append(p.out.Egress, doc)
+		}
+		e.guarded = e.guarded || len(doc.Pods) > 0
 	}
 	if guard := e.guard(); guard != nil {
 		p.out.Egress = append(p.out.Egress, guard)
@@ -93,13 +107,19 @@ func (p *planner) egress(services []*service) {
 // internal are the cluster's own networks: those of pods, as configured or as
 // the Nodes have them, and those of cluster IPs as far as they are configured.
 func (p *planner) internal() []netip.Prefix {
+	list := append(p.podNetworks(), p.in.Config.Services.CIDRs...)
+	slices.SortFunc(list, netip.Prefix.Compare)
+	return slices.Compact(list)
+}
+
+// podNetworks are the cluster's networks of pods.
+func (p *planner) podNetworks() []netip.Prefix {
 	list := slices.Clone(p.in.Config.Egress.PodCIDRs)
 	if len(list) == 0 {
 		for _, n := range p.in.Nodes {
 			list = append(list, n.PodCIDRs...)
 		}
 	}
-	list = append(list, p.in.Config.Services.CIDRs...)
 	slices.SortFunc(list, netip.Prefix.Compare)
 	return slices.Compact(list)
 }
@@ -152,7 +172,7 @@ func (e *egressPlan) document(s *service) *schema.Egress {
 	if err != nil {
 		hold("%v", err)
 	}
-	doc.Pods = e.podsOf(s, selectors)
+	doc.Pods, doc.Elsewhere = e.podsOf(s, selectors)
 	for _, ip := range doc.Pods {
 		if !doc.Internal && (ip.Is6() || !doc.IPv6Only) && !slices.ContainsFunc(e.out.Internal, func(p netip.Prefix) bool { return p.Addr().Is4() == ip.Is4() }) {
 			hold("no %s network of pods is known, so that what stays inside of the cluster cannot be told: set egress_podcidr", family(ip))
@@ -164,7 +184,7 @@ func (e *egressPlan) document(s *service) *schema.Egress {
 // podsOf returns the addresses of the Service's pods on this node: all that
 // its EndpointSlices name, ready or not, since a pod that is not ready sends
 // as well, and all that its selectors match, endpoint or not.
-func (e *egressPlan) podsOf(s *service, selectors []labels.Selector) (pods []netip.Addr) {
+func (e *egressPlan) podsOf(s *service, selectors []labels.Selector) (pods, elsewhere []netip.Addr) {
 	shared, onNode := "", ""
 	take := func(ip netip.Addr, here bool) {
 		switch other := e.pods[ip]; {
@@ -176,6 +196,8 @@ func (e *egressPlan) podsOf(s *service, selectors []labels.Selector) (pods []net
 			e.pods[ip] = s
 			if here {
 				pods = append(pods, ip)
+			} else if s.acrossNodes() {
+				elsewhere = append(elsewhere, ip)
 			}
 		}
 	}
@@ -197,8 +219,10 @@ func (e *egressPlan) podsOf(s *service, selectors []labels.Selector) (pods []net
 	if onNode != "" {
 		e.refuse(s, ReasonEgressRefused, "the pod at %s is on its node's network and leaves with the node's address", onNode)
 	}
-	slices.SortFunc(pods, netip.Addr.Compare)
-	return slices.Compact(pods)
+	for _, list := range [][]netip.Addr{pods, elsewhere} {
+		slices.SortFunc(list, netip.Addr.Compare)
+	}
+	return slices.Compact(pods), slices.Compact(elsewhere)
 }
 
 // isPod says whether a pod can have the address.

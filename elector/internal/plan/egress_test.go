@@ -40,7 +40,7 @@ func show(docs []*schema.Egress) string {
 			set  bool
 			what any
 		}{
-			{"internal", d.Internal, ""}, {"ipv6only", d.IPv6Only, ""}, {"denied", len(d.Denied) > 0, d.Denied},
+			{"elsewhere", len(d.Elsewhere) > 0, d.Elsewhere}, {"internal", d.Internal, ""}, {"ipv6only", d.IPv6Only, ""}, {"denied", len(d.Denied) > 0, d.Denied},
 			{"allowed", len(d.Allowed) > 0, d.Allowed}, {"ports", len(d.Ports) > 0, d.Ports},
 			{"flush", d.Flush != nil, d.Flush}, {"hold", d.Hold != "", d.Hold},
 		} {

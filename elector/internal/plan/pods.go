@@ -62,7 +62,7 @@ func (e *egressPlan) selected(s *service, list []labels.Selector) (ips []netip.A
 // kubelet tells the API server afterwards.
 func (e *egressPlan) guard() *schema.Egress {
 	mode := e.in.Config.Egress.Unknown
-	if e.in.Pods == nil || mode == config.UnknownFree || mode != config.UnknownHeld && !e.guarded {
+	if e.in.Pods == nil || mode == config.UnknownFree || mode != config.UnknownHeld && !e.guarded && !e.across {
 		return nil
 	}
 	g := &schema.Guard{Networks: e.ownNetworks(), Known: []netip.Addr{}}
@@ -82,9 +82,13 @@ func (e *egressPlan) guard() *schema.Egress {
 }
 
 // ownNetworks are those of this node's pods: its own as far as they lie in
-// those that are configured, else those.
+// those that are configured, else those. Where pods of other nodes leave
+// through this one, all are its own.
 func (e *egressPlan) ownNetworks() (list []netip.Prefix) {
 	configured := e.in.Config.Egress.PodCIDRs
+	if e.across {
+		return e.podNetworks()
+	}
 	for _, n := range e.in.Nodes {
 		if n.Name != e.in.Config.NodeName {
 			continue

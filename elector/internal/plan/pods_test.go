@@ -94,3 +94,20 @@ func TestTheGuardTakesTheNodesNetworksWithinThoseThatAreConfigured(t *testing.T)
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
+
+func TestPodsOfOtherNodesAreNamedWhereTheyMayLeaveThroughThisOne(t *testing.T) {
+	web := svc("shop/web", note(annotationEgress, "true"), note(annotationEgressAcross, "true"), ips("198.51.100.80"))
+	in := egressWorld([]*corev1.Service{web}, slice(web, "v4", pod("203.0.113.18", "n2", true)))
+	in.Pods, in.Config.Egress.Unknown = []Pod{own("shop", "web", "203.0.113.2")}, config.UnknownGuarded
+	out := Plan(in)
+	if diff := cmp.Diff("shop.web [] elsewhere [203.0.113.18]", show(out.Egress[1:])); diff != "" || !out.Across["shop.web"] {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	want := &schema.Guard{Networks: prefixes("203.0.113.0/28", "203.0.113.16/28", "2001:db8:0:2:1::/80", "2001:db8:0:2:2::/80"), Known: addrs("203.0.113.2")}
+	if diff := cmp.Diff(want, guardOf(out), compareAddr); diff != "" {
+		t.Errorf("guard (-want +got)\n%s", diff)
+	}
+	if v := out.VIPs[0]; !v.Eligible {
+		t.Errorf("a node without a pod cannot own the VIP: %s", v.Why)
+	}
+}

@@ -46,7 +46,7 @@ func (s *service) local() bool {
 
 // byEndpoints says whether only nodes with an endpoint can serve the Service:
 // by its policy, or since what its pods send has to leave where the VIP is.
-func (s *service) byEndpoints() bool { return s.local() || s.wantsEgress() }
+func (s *service) byEndpoints() bool { return s.local() || s.wantsEgress() && !s.acrossNodes() }
 
 // selected returns the Services that are ours, the oldest first: what two of
 // them ask for belongs to the first.

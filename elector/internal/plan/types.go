@@ -81,6 +81,9 @@ type Output struct {
 	// Egress is what leaves this node with a Service's VIP, by key, and last
 	// what holds unknown pods back.
 	Egress []*schema.Egress
+	// Across are the keys of those whose pods leave through the VIP's owner
+	// wherever they are.
+	Across map[string]bool
 	// FollowPods says that Input.Pods is needed.
 	FollowPods bool
 	// Internal are the cluster's own networks.

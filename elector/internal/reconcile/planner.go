@@ -27,11 +27,12 @@ type planner struct {
 	planned   uint64 // number of plans made
 	planDirty bool
 	planAfter time.Duration
-	well      bool           // the local API server, as last planned with
-	noEgressd string         // why egressd cannot be relied on, as last planned with
-	networks  []netip.Prefix // the cluster's own, as last known
-	podsSince time.Duration  // since when this node's pods are followed, 0 for not
-	podsKnown bool           // they were, when last planned
+	well      bool                    // the local API server, as last planned with
+	noEgressd string                  // why egressd cannot be relied on, as last planned with
+	networks  []netip.Prefix          // the cluster's own, as last known
+	internal  map[string][]netip.Addr // InternalIPs of the nodes
+	podsSince time.Duration           // since when this node's pods are followed, 0 for not
+	podsKnown bool                    // they were, when last planned
 }
 
 // replan plans if something changed and everything is known.
@@ -47,6 +48,10 @@ func (r *Reconciler) replan(now time.Duration) {
 	}
 	r.planDirty = false
 	list := nodes(r.API.Nodes(), r.Config.NodeName)
+	r.internal = map[string][]netip.Addr{}
+	for _, n := range list {
+		r.internal[n.Name] = n.Internal
+	}
 	r.planBGP(list)
 	r.out = plan.Plan(plan.Input{
 		Config: r.Config, Services: r.API.Services(), Slices: r.API.Slices(), Nodes: list,

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -59,5 +60,35 @@ func (r *Reconciler) writeEgress(now time.Duration) error {
 	if r.egressWaits(now) {
 		return nil
 	}
-	return r.book.WriteEgress(r.out.Egress)
+	docs := slices.Clone(r.out.Egress)
+	for i, doc := range docs {
+		if r.out.Across[doc.Key] {
+			next := *doc
+			next.Gateways = r.gateways(now, doc.Key)
+			docs[i] = &next
+		}
+	}
+	return r.book.WriteEgress(docs)
+}
+
+// gateways are the addresses of the node that owns the VIP, one of each
+// family, if it is not this one.
+func (r *Reconciler) gateways(now time.Duration, key string) (list []netip.Addr) {
+	v := r.byKey[key]
+	if v == nil {
+		return nil
+	}
+	owner := ""
+	for _, a := range v.Addresses {
+		owner = cmp.Or(owner, r.machine.Holder(now, a.IP))
+	}
+	if owner == "" || owner == r.Config.NodeName {
+		return nil
+	}
+	for _, ip := range r.internal[owner] {
+		if !slices.ContainsFunc(list, func(a netip.Addr) bool { return a.Is4() == ip.Is4() }) {
+			list = append(list, ip)
+		}
+	}
+	return list
 }

@@ -3,6 +3,7 @@ package kerneltest
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -75,6 +76,7 @@ var egress = []plan.Op{
 	add(plan.Egress, "internal4", "198.51.100.0/24", ""), add(plan.Egress, "internal4", "255.255.255.0/24", ""),
 	add(plan.Egress, "internal6", "2001:db8:0:2::/64", ""), add(plan.Egress, "internal6", "::1/128", ""),
 	add(plan.Egress, "everywhere4", "203.0.113.2", ""),
+	add(plan.Egress, "vips4", "203.0.113.4", "203.0.113.4"), add(plan.Egress, "via4", "203.0.113.4", "1979711489"),
 	add(plan.Egress, plan.Lists, full.Name(), full.String()), add(plan.Egress, plan.Lists, denied.Name(), denied.String()),
 	add(plan.Egress, "narrowed4", "203.0.113.2", "jump "+full.Name()), add(plan.Egress, "narrowed6", "2001:db8:0:2:1::2", "jump "+denied.Name()),
 	add(plan.Egress, "local4", "203.0.113.0/28", ""), add(plan.Egress, "known6", "2001:db8:0:2:1::9", ""),
@@ -128,7 +130,7 @@ var cases = []struct {
 		{plan.DelTable{Kind: plan.Egress}, plan.DelTable{Kind: plan.Firewall}},
 	}},
 	{"a table that is there is made anew without elements", [][]plan.Op{egress, {plan.AddTable{Kind: plan.Egress}}}},
-	{"adding again changes nothing", [][]plan.Op{egress, egress[1:]}},
+	{"adding again changes nothing", [][]plan.Op{egress, again(egress[1:])}},
 	{"elements go and values change", [][]plan.Op{egress, {
 		del("pods6", "2001:db8:0:2:1::2", ""),
 		del("internal4", "203.0.113.0/25", ""), del("internal4", "255.255.255.0/24", ""),
@@ -143,6 +145,14 @@ var cases = []struct {
 	}, {del("narrowed6", "2001:db8:0:2:1::2", "jump "+denied.Name()), del("narrowed4", "203.0.113.2", "jump "+denied.Name()),
 		del(plan.Lists, denied.Name(), denied.String())}}},
 	{"thousands of elements fit into one transaction", [][]plan.Op{many(3000)}},
+}
+
+// again leaves out lists, which nobody makes twice.
+func again(ops []plan.Op) []plan.Op {
+	return slices.DeleteFunc(slices.Clone(ops), func(op plan.Op) bool {
+		a, ok := op.(plan.AddElement)
+		return ok && a.Set == plan.Lists
+	})
 }
 
 func many(n int) []plan.Op {

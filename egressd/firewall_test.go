@@ -115,6 +115,17 @@ func TestNetnsOnlyTheServicesPortsReachTheVIP(t *testing.T) {
 // balanced writes the control plane's document.
 func (r *rig) balanced(state schema.State, backends ...string) {
 	r.t.Helper()
+	r.balance(state, port, backends...)
+}
+
+// balancedAt is balanced at another port.
+func (r *rig) balancedAt(port uint16, backends ...string) {
+	r.t.Helper()
+	r.balance(schema.StateActive, port, backends...)
+}
+
+func (r *rig) balance(state schema.State, port uint16, backends ...string) {
+	r.t.Helper()
 	doc := statetest.VIP(schema.ControlPlaneKey, state, "v0", vip4, vip6)
 	doc.Balance = &schema.Balance{Port: port}
 	for _, b := range backends {

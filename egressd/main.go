@@ -11,6 +11,7 @@ import (
 )
 
 func main() {
-	p := daemon.Program{Name: ownership.Egressd, Run: egressd.Run, Status: egressd.PrintStatus}
+	d := egressd.Daemon{Getenv: os.Getenv}
+	p := daemon.Program{Name: ownership.Egressd, Flags: d.Flags, Run: d.Run, Status: egressd.PrintStatus}
 	os.Exit(p.Main(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }

@@ -59,6 +59,24 @@ type Settings struct {
 	RoutingTable uint32 `json:"routingTable,omitempty"`
 	// BGP is nil where there is no BGP.
 	BGP *BGP `json:"bgp,omitempty"`
+	// Mirror is nil where nothing is copied.
+	Mirror *Mirror `json:"mirror,omitempty"`
+}
+
+// Mirror copies what goes over one link, in both directions, to another.
+type Mirror struct {
+	// From is the link, "" for that of the default route.
+	From string `json:"from,omitempty"`
+	To   string `json:"to"`
+}
+
+func (m *Mirror) validate() error {
+	if m.From != "" {
+		if err := ValidateInterface(m.From); err != nil {
+			return err
+		}
+	}
+	return ValidateInterface(m.To)
 }
 
 // dayMillis bounds the settings that are times, so that no reader's
@@ -87,6 +105,11 @@ func (n *Node) Validate() error {
 	if n.Settings.BGP != nil {
 		if err := n.Settings.BGP.validate(); err != nil {
 			return fmt.Errorf("settings.bgp: %w", err)
+		}
+	}
+	if m := n.Settings.Mirror; m != nil {
+		if err := m.validate(); err != nil {
+			return fmt.Errorf("settings.mirror: %w", err)
 		}
 	}
 	return validatePrefixes("settings.internalNetworks", n.Settings.InternalNetworks)

@@ -41,7 +41,8 @@ func full() map[string]schema.Document {
 				InstanceName: "blue", Protocol: 248, LeaseDurationMillis: 5000, AnnounceIntervalMillis: 60000,
 				InternalNetworks: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/25"), netip.MustParsePrefix("2001:db8:0:2::/64")},
 				MetricsAddress:   ":2112", LoopbackGlobalScope: true, RoutingTable: 198,
-				BGP: &schema.BGP{AS: 65000, RouterID: netip.MustParseAddr("198.51.100.1"), Peers: []schema.BGPPeer{fullPeer()}},
+				BGP:    &schema.BGP{AS: 65000, RouterID: netip.MustParseAddr("198.51.100.1"), Peers: []schema.BGPPeer{fullPeer()}},
+				Mirror: &schema.Mirror{From: "eth0", To: "mirror0"},
 			},
 		},
 		"grant": &schema.Grant{

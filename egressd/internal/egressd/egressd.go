@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vipod/vipod/egressd/internal/kernel"
+	"github.com/vipod/vipod/egressd/internal/mirror"
 	"github.com/vipod/vipod/egressd/internal/plan"
 	"github.com/vipod/vipod/egressd/internal/reconcile"
 	"github.com/vipod/vipod/egressd/internal/way"
@@ -25,9 +27,23 @@ import (
 	"github.com/vipod/vipod/shared/pulse"
 )
 
+// Daemon is egressd with its own flags.
+type Daemon struct {
+	// Getenv is os.Getenv.
+	Getenv func(string) string
+
+	adopt bool
+}
+
+// Flags adds the daemon's own flags.
+func (d *Daemon) Flags(fs *flag.FlagSet) {
+	fs.BoolVar(&d.adopt, "adopt-kube-vip", d.Getenv("VIPOD_ADOPT_KUBE_VIP") == "true",
+		"remove at start what kube-vip left in nftables and iptables-nft; without it that is reported (environment: VIPOD_ADOPT_KUBE_VIP)")
+}
+
 // Run is the daemon: it works until ctx ends and then until the order of
 // stopping lets it go.
-func Run(ctx context.Context, env *daemon.Env) error {
+func (d *Daemon) Run(ctx context.Context, env *daemon.Env) error {
 	boot, err := bootclock.ID()
 	if err != nil {
 		return err
@@ -36,6 +52,7 @@ func Run(ctx context.Context, env *daemon.Env) error {
 	registry := metrics.New()
 	r, err := reconcile.New(reconcile.Config{
 		Log: env.Log, StateDir: env.StateDir, Boot: boot, Open: opened.open,
+		Mirror: func(instance string) reconcile.Mirror { return mirror.Linux{Instance: instance} }, Leftovers: d.leftovers(env.Log),
 		Ways: func(instance string, protocol int) reconcile.Ways {
 			return way.Linux{Instance: instance, Protocol: protocol}
 		},

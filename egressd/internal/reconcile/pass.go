@@ -55,6 +55,7 @@ func (r *Reconciler) tryPass() error {
 		return nil // absent is not empty
 	}
 	r.open(r.docs.Settings().InstanceName)
+	r.mirror()
 	before := r.wanted
 	r.wanted = desired.Of(desired.Input{
 		Internal: r.docs.Settings().InternalNetworks, VIPs: r.docs.VIPs, Egress: r.docs.egress,
@@ -193,5 +194,6 @@ func (r *Reconciler) CleanUp() error {
 	}
 	r.known = false
 	r.wanted = desired.Of(desired.Input{Complete: true})
-	return errors.Join(r.converge(), r.ways().Sweep(nil), r.forget(), r.report.CleanUp())
+	_, err := r.Mirror(r.docs.Settings().InstanceName).Set("", "")
+	return errors.Join(r.converge(), r.ways().Sweep(nil), err, r.forget(), r.report.CleanUp())
 }

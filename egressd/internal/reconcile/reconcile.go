@@ -32,8 +32,19 @@ type Config struct {
 	// Open returns the kernel with the tables of the instance.
 	Open func(instance string) kernel.Kernel
 	// Ways returns what leads packets to other nodes.
-	Ways    func(instance string, protocol int) Ways
-	Metrics *Metrics
+	Ways func(instance string, protocol int) Ways
+	// Mirror returns what copies a link's traffic.
+	Mirror func(instance string) Mirror
+	// Leftovers are the commands that would remove what kube-vip left.
+	Leftovers []string
+	Metrics   *Metrics
+}
+
+// Mirror copies a link's traffic; mirror.Linux is the real one.
+type Mirror interface {
+	// Set copies what goes over one link to another, or nothing without
+	// names, and says whether that changed anything.
+	Set(from, to string) (changed bool, err error)
 }
 
 // Ways leads packets to other nodes; way.Linux is the real one.
@@ -70,6 +81,8 @@ type Reconciler struct {
 	actual   plan.Actual
 	known    bool
 	failures int // of transactions, in a row
+	// mirrorErr is why nothing is copied.
+	mirrorErr error
 	// lost says why there is no way to a node.
 	lost map[netip.Addr]string
 	// stale are the connections that must be looked through.

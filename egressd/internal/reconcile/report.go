@@ -35,10 +35,13 @@ func (r *Reconciler) Report() Report { return *r.answer.Load() }
 // reportAll writes the report about the daemon and, after a pass that did
 // everything, about every VIP: until then the last reports stay true.
 func (r *Reconciler) reportAll() {
-	r.report.Daemon(schema.Daemon{
-		Observed:   r.docs.Seen(),
-		Conditions: []schema.Condition{report.Ready(r.docs.Node != nil, r.passErr), r.docs.Problems.Condition()},
-	})
+	conditions := []schema.Condition{report.Ready(r.docs.Node != nil, r.passErr), r.docs.Problems.Condition()}
+	for _, about := range []func() (schema.Condition, bool){r.mirrorCondition, r.leftoverCondition} {
+		if c, ok := about(); ok {
+			conditions = append(conditions, c)
+		}
+	}
+	r.report.Daemon(schema.Daemon{Observed: r.docs.Seen(), Conditions: conditions})
 	if r.passErr != nil || r.docs.Node == nil {
 		return
 	}

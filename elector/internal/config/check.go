@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,7 +12,7 @@ import (
 
 // check holds the settings against each other.
 func (p *parser) check() error {
-	return errors.Join(p.checkFeatures(), p.checkAddresses(), p.checkTimes(), p.checkAnnounce(), p.checkMode(), p.checkDDNS())
+	return errors.Join(p.checkFeatures(), p.checkAddresses(), p.checkTimes(), p.checkAnnounce(), p.checkMode(), p.checkDDNS(), p.checkMirror())
 }
 
 // isGiven says whether somebody set the setting, to whatever.
@@ -81,6 +82,21 @@ func (p *parser) checkAnnounce() error {
 		return errors.New("vip_arpRate, vipod_announce_interval: both are given: want one of them")
 	}
 	p.AnnounceInterval = p.arpRate
+	return nil
+}
+
+// checkMirror refuses what cannot be told in advance: with auto every VIP may
+// be on another link.
+func (p *parser) checkMirror() error {
+	from := cmp.Or(p.ServicesInterface, p.Interface)
+	switch {
+	case p.Mirror == "":
+		return nil
+	case from == Auto:
+		return errors.New("mirror_dest_interface: not with auto as the interface of Services: want vip_servicesinterface to name the one whose traffic is copied")
+	case from == p.Mirror:
+		return fmt.Errorf("mirror_dest_interface: %s is the interface of Services itself: want another one", Quote(from))
+	}
 	return nil
 }
 

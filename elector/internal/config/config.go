@@ -65,6 +65,9 @@ type Config struct {
 	ControlPlane ControlPlane
 	Services     Services
 	Egress       Egress
+	// Mirror is the link that gets a copy of what goes over that of Services,
+	// "" for none.
+	Mirror string
 
 	// Notices are sentences about settings that were given and have no
 	// effect here, to be logged once at start.

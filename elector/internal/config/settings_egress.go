@@ -3,6 +3,8 @@ package config
 import (
 	"net/netip"
 	"time"
+
+	"github.com/vipod/vipod/shared/schema"
 )
 
 // egress are the settings of what egressd does for Services.
@@ -11,6 +13,8 @@ var egress = []setting{
 		"The cluster's networks of pods, which a Service's VIP does not go to as a source; with auto those of all Nodes' spec.podCIDRs."},
 	{"vipod_egress_unknown_pods", "", []string{"egressUnknownPods"}, string(UnknownGuarded), unknownPods(func(r *raw) *UnknownPods { return &r.Egress.Unknown }),
 		"Where a pod is held back from the outside until the API server knows its address, so that no packet of a Service with egress leaves with the node's: guarded is on nodes with a pod of such a Service, one that has just been assigned to the node included; held is on every node while there is such a Service; free is nowhere."},
+	{"mirror_dest_interface", "", []string{"mirrorDestInterface"}, "", mirror(func(r *raw) *string { return &r.Mirror }),
+		"An interface that gets a copy of everything that goes over that of Services (vip_servicesinterface, else vip_interface, else that of the default route), in both directions."},
 	{"enable_service_security", "", []string{"onlyAllowTrafficServicePorts"}, "false", boolean(func(r *raw) *bool { return &r.Services.Firewall }),
 		"Drop what comes to a Service's VIP on other ports than the Service's. ICMP passes."},
 }
@@ -47,5 +51,12 @@ func unknownPods(field func(*raw) *UnknownPods) value {
 			return u, nil
 		}
 		return "", errNotAllowed
+	})
+}
+
+// mirror is the name of an interface, or empty.
+func mirror(field func(*raw) *string) value {
+	return matching("the name of an interface, or empty (nothing is copied)", field, func(s string) bool {
+		return s != Auto && schema.ValidateInterface(s) == nil
 	})
 }

@@ -32,6 +32,5 @@ var unbuilt = []setting{
 	{"enable_node_labeling", "", []string{"enableNodeLabeling"}, "", offBool("labels on Nodes"), "Label the Node that owns a VIP."},
 	{"enable_endpoints", "", []string{"enableEndpoints"}, "", offBool("Endpoints, EndpointSlices only"), "Endpoints instead of EndpointSlices."},
 	{"enable_upnp", "", nil, "", offBool("UPnP"), "UPnP."},
-	{"mirror_dest_interface", "", []string{"mirrorDestInterface"}, "", off("traffic mirror"), "Traffic mirror."},
 	{"health_check_port", "", []string{"healthCheckPort"}, "", off("health check over TCP (a probe runs the subcommand healthz)"), "Health check over TCP."},
 }

@@ -142,7 +142,7 @@ func (r *Reconciler) writeNode() error {
 			AnnounceIntervalMillis: cfg.AnnounceInterval.Milliseconds(),
 			MetricsAddress:         cfg.MetricsAddress, LoopbackGlobalScope: cfg.LoopbackGlobalScope,
 			InternalNetworks: r.networks,
-			RoutingTable:     uint32(cfg.Table.ID), BGP: r.bgp.current,
+			RoutingTable:     uint32(cfg.Table.ID), BGP: r.bgp.current, Mirror: mirror(cfg),
 		},
 	})
 	if err != nil {

@@ -30,7 +30,10 @@ func address(base string, n int) netip.Addr {
 // crowd is what documents say with that many pods behind that many Services,
 // a quarter of which have a list of networks and a quarter a list of ports, each
 // another one.
-func crowd(pods, services int) desired.Input {
+func crowd(pods, services int) desired.Input { return listed(pods, services, services) }
+
+// listed is crowd with that many different lists at most.
+func listed(pods, services, lists int) desired.Input {
 	in := desired.Input{
 		Internal: []netip.Prefix{netip.MustParsePrefix("2001:db8:0:2::/64")}, Complete: true,
 		VIPs: map[string]schema.VIP{}, Egress: map[string]schema.Egress{}, Held: map[schema.GrantName]bool{schema.GrantNode: true},
@@ -45,9 +48,9 @@ func crowd(pods, services int) desired.Input {
 		}
 		switch i % 4 {
 		case 0:
-			e.Denied = []netip.Prefix{netip.PrefixFrom(address("2001:db8:9::", i), 128), netip.MustParsePrefix("2001:db8:8::/48")}
+			e.Denied = []netip.Prefix{netip.PrefixFrom(address("2001:db8:9::", i%lists), 128), netip.MustParsePrefix("2001:db8:8::/48")}
 		case 1:
-			e.Ports = []schema.Port{{Protocol: schema.TCP, Port: uint16(1000 + i)}, {Protocol: schema.TCP, Port: 80}}
+			e.Ports = []schema.Port{{Protocol: schema.TCP, Port: uint16(1000 + i%lists)}, {Protocol: schema.TCP, Port: 80}}
 		}
 		in.Egress[key] = e
 	}
@@ -81,6 +84,12 @@ func BenchmarkEverythingInOneTransaction(b *testing.B) {
 			}
 		})
 	}
+	b.Run("pods=10000/services=2000/all with the same lists", func(b *testing.B) {
+		k, in := open(b), listed(10000, 2000, 1)
+		for b.Loop() {
+			bring(b, k, in, plan.Actual{})
+		}
+	})
 }
 
 func BenchmarkOneChangeAmongMany(b *testing.B) {

@@ -63,7 +63,7 @@ func listRule(c *nftables.Conn, table *nftables.Table, r plan.ListRule) ([]expr.
 		if len(r.Elements) == 0 {
 			return join(f.is(), accept), nil
 		}
-		packet = append(f.is(), f.destination(reg0))
+		packet = append(f.is(), f.destination())
 	}
 	set, err := spec.nft(table)
 	if err != nil {

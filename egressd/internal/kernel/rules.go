@@ -82,7 +82,7 @@ func (f family) from(set string) match {
 // that no pod is known to have: it could be one whose rule is not in place yet.
 func (f family) unknown() []expr.Any {
 	return join(f.from(plan.Local), match{notIn(plan.Known + f.suffix), notIn(plan.Pods + f.suffix),
-		f.destination(reg0), notIn(plan.Internal + f.suffix)}, ctLacks(expr.CtKeySTATUS, statusDstNAT), counted)
+		f.destination(), notIn(plan.Internal + f.suffix)}, ctLacks(expr.CtKeySTATUS, statusDstNAT), counted)
 }
 
 // judged are the rules that let go what a Service does not ask for:
@@ -96,7 +96,7 @@ func (f family) judged() [][]expr.Any {
 	inside := append(f.is(), saddr, notIn(plan.Everywhere+f.suffix))
 	return [][]expr.Any{
 		join(f.is(), match{saddr, notIn(plan.Pods + f.suffix)}, pass),
-		join(inside, match{f.destination(reg0), in(plan.Internal + f.suffix)}, pass),
+		join(inside, match{f.destination(), in(plan.Internal + f.suffix)}, pass),
 		join(inside, ctHas(expr.CtKeySTATUS, statusDstNAT), pass),
 		join(f.is(), match{saddr, mapped(plan.Narrowed+f.suffix, reg0, unix.NFT_REG_VERDICT)}),
 	}
@@ -134,9 +134,9 @@ func firewallChains() []chain {
 	ports.rules = append(ports.rules, join(ctHas(expr.CtKeySTATE, stateEstablished|stateRelated), pass))
 	for _, f := range families {
 		ports.rules = append(ports.rules,
-			join(f.is(), match{f.destination(reg0), notIn(plan.Guarded + f.suffix)}, pass),
+			join(f.is(), match{f.destination(), notIn(plan.Guarded + f.suffix)}, pass),
 			join(f.is(), match{l4proto(reg0), equal(f.icmp)}, pass),
-			join(f.is(), match{f.destination(reg0), l4proto(f.behind), dport(f.behind + 1), in(plan.Open + f.suffix)}, pass),
+			join(f.is(), match{f.destination(), l4proto(f.behind), dport(f.behind + 1), in(plan.Open + f.suffix)}, pass),
 			join(f.is(), match{l4proto(reg0), equal(unix.IPPROTO_UDP), dport(reg0), equal(0, dhcpClient)}, pass),
 			join(f.is(), counted))
 	}
@@ -167,7 +167,7 @@ func balanceChains() []chain {
 	}
 	for _, f := range families {
 		forward := join(f.is(), match{l4proto(reg0), equal(unix.IPPROTO_TCP),
-			f.destination(reg0), dport(f.behind), in(plan.Frontends + f.suffix),
+			f.destination(), dport(f.behind), in(plan.Frontends + f.suffix),
 			&expr.Numgen{Register: 1, Modulus: plan.SlotCount, Type: unix.NFT_NG_RANDOM},
 			mapped(plan.Slots+f.suffix, 1, 1),
 			&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.nfproto), RegAddrMin: 1, RegProtoMin: f.behind},
@@ -176,7 +176,7 @@ func balanceChains() []chain {
 		list[1].rules = append(list[1].rules, forward)
 		list[2].rules = append(list[2].rules, join(f.is(), ctHas(expr.CtKeySTATUS, statusDstNAT), notLoopback(), match{
 			&expr.Ct{Key: expr.CtKeyPROTODST, Register: reg0}, in(plan.FrontPorts + f.suffix),
-			f.destination(reg0), dport(f.behind), in(plan.Backends + f.suffix),
+			f.destination(), dport(f.behind), in(plan.Backends + f.suffix),
 			&expr.Masq{},
 		}))
 	}

@@ -27,7 +27,7 @@ func NewMetrics(reg prometheus.Registerer, dropped func() (map[plan.Kind]uint64,
 		elements: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "vipod_egressd_elements", Help: "Elements of sets and maps in the kernel by table."}, []string{"table"}),
 		pods: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "vipod_egressd_pods", Help: "Pods by what becomes of their connections: translated or held."}, []string{"state"}),
+			Name: "vipod_egressd_pods", Help: "Pods by what becomes of their connections: translated, forwarded to the owner or held."}, []string{"state"}),
 		backends: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "vipod_egressd_backends", Help: "Backends over which connections to the control plane are spread here."}),
 		forgotten: prometheus.NewCounter(prometheus.CounterOpts{
@@ -48,7 +48,7 @@ func NewMetrics(reg prometheus.Registerer, dropped func() (map[plan.Kind]uint64,
 }
 
 var dropDesc = prometheus.NewDesc("vipod_egressd_dropped_packets_total",
-	"Packets dropped or refused by table: egress those of pods that had no VIP to leave with, firewall those to other ports.",
+	"Packets dropped or refused by table: egress those of pods that had no VIP to leave with or were not known, firewall those to other ports.",
 	[]string{"table"}, nil)
 
 // drops reads the kernel's counters when somebody asks.

@@ -153,11 +153,14 @@ func (r *Reconciler) measure() {
 		}
 		r.Metrics.elements.WithLabelValues(string(kind)).Set(float64(n))
 	}
-	pods := map[string]int{"translated": 0, "held": 0}
+	pods := map[string]int{"translated": 0, "forwarded": 0, "held": 0}
 	for _, s := range r.wanted.Services {
-		if len(s.Sources()) > 0 {
-			pods["translated"] += len(s.Pods)
-		} else {
+		switch {
+		case len(s.Sources()) > 0:
+			pods["translated"] += len(s.Pods) + len(s.Elsewhere)
+		case len(s.Forwarded()) > 0:
+			pods["forwarded"] += len(s.Pods)
+		default:
 			pods["held"] += len(s.Pods)
 		}
 	}

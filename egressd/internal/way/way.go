@@ -76,7 +76,7 @@ func (l Linux) rule(gateway netip.Addr, mark uint32) *netlink.Rule {
 func (l Linux) Sweep(keep []netip.Addr) error {
 	var errs []error
 	for _, f := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		rules, err := netlink.RuleList(f)
+		rules, err := whole(func() ([]netlink.Rule, error) { return netlink.RuleList(f) }) //nolint:forbidigo // whole asks again
 		if err != nil {
 			return fmt.Errorf("listing rules: %w", err)
 		}
@@ -98,9 +98,9 @@ func (l Linux) Sweep(keep []netip.Addr) error {
 
 // gateway returns where a table leads, invalid for nowhere.
 func (l Linux) gateway(f, table int) (netip.Addr, error) {
-	routes, err := netlink.RouteListFiltered(f, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
+	routes, err := routes(f, table)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("listing table %d: %w", table, err)
+		return netip.Addr{}, err
 	}
 	for _, r := range routes {
 		if ip, ok := netip.AddrFromSlice(r.Gw); ok {
@@ -110,14 +110,38 @@ func (l Linux) gateway(f, table int) (netip.Addr, error) {
 	return netip.Addr{}, nil
 }
 
+// routes returns what is in a table.
+func routes(f, table int) ([]netlink.Route, error) {
+	list, err := whole(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(f, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE) //nolint:forbidigo // whole asks again
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing table %d: %w", table, err)
+	}
+	return list, nil
+}
+
+// lists is how often a list is asked for that the kernel interrupts.
+const lists = 5
+
+// whole asks for a list until the kernel was not interrupted by changes.
+func whole[T any](ask func() ([]T, error)) (list []T, err error) {
+	for range lists {
+		if list, err = ask(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return list, err
+}
+
 // remove removes a rule, and then its table.
 func (l Linux) remove(f int, rule netlink.Rule) error {
 	if err := netlink.RuleDel(&rule); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("removing rule for mark %#x: %w", rule.Mark, err)
 	}
-	routes, err := netlink.RouteListFiltered(f, &netlink.Route{Table: rule.Table}, netlink.RT_FILTER_TABLE)
+	routes, err := routes(f, rule.Table)
 	if err != nil {
-		return fmt.Errorf("listing table %d: %w", rule.Table, err)
+		return err
 	}
 	var errs []error
 	for _, r := range routes {

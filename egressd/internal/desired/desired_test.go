@@ -140,6 +140,72 @@ func TestEgressTables(t *testing.T) {
 	expect(t, world(func(in *desired.Input) { in.Egress = nil }), "")
 }
 
+func TestPodsThatAreNotKnownAreHeldBack(t *testing.T) {
+	guard := schema.Egress{Key: schema.EgressGuardKey, Guard: &schema.Guard{
+		Networks: nets("203.0.113.0/28"), Known: addrs("203.0.113.9", "203.0.113.2"),
+	}}
+	in := world(change(func(*schema.Egress) {}))
+	in.Egress[guard.Key] = guard
+	expect(t, in, `
+		table egress
+		egress internal4 { 203.0.113.0/25 }
+		egress internal6 { 2001:db8:0:2::/64 }
+		egress known4 { 203.0.113.9 }
+		egress local4 { 203.0.113.0/28 }
+		egress pods4 { 203.0.113.2 }
+		egress pods6 { 2001:db8:0:2::2 }
+		egress vips4 { 203.0.113.2 : 198.51.100.200 }
+		egress vips6 { 2001:db8:0:2::2 : 2001:db8::200 }`)
+	in.Egress = map[string]schema.Egress{guard.Key: guard}
+	expect(t, in, internal+`
+		egress known4 { 203.0.113.2 }
+		egress known4 { 203.0.113.9 }
+		egress local4 { 203.0.113.0/28 }`)
+	if w := desired.Of(in); len(w.Services) > 0 || !w.Known[plan.OwnerGuard] {
+		t.Errorf("services %v, known %v", w.Services, w.Known)
+	}
+}
+
+func TestPodsLeaveThroughTheNodeThatOwnsTheVIP(t *testing.T) {
+	across := change(func(e *schema.Egress) {
+		e.Elsewhere, e.Gateways = addrs("203.0.113.18"), addrs("198.51.100.2", "2001:db8::2")
+	})
+	away := func(in *desired.Input) { in.VIPs = nil }
+	ways := func(in *desired.Input) { in.Ways = map[netip.Addr]uint32{addrs("198.51.100.2")[0]: 7} }
+	expect(t, world(across, away, ways), `
+		table egress
+		egress held6 { 2001:db8:0:2::2 }
+		egress internal4 { 203.0.113.0/25 }
+		egress internal6 { 2001:db8:0:2::/64 }
+		egress pods4 { 203.0.113.2 }
+		egress pods6 { 2001:db8:0:2::2 }
+		egress via4 { 203.0.113.2 : 7 }
+		egress vips4 { 203.0.113.2 : 203.0.113.2 }`)
+	expect(t, world(across, ways), internal+`
+		egress pods4 { 203.0.113.18 }
+		egress pods4 { 203.0.113.2 }
+		egress pods6 { 2001:db8:0:2::2 }
+		egress vips4 { 203.0.113.18 : 198.51.100.200 }
+		egress vips4 { 203.0.113.2 : 198.51.100.200 }
+		egress vips6 { 2001:db8:0:2::2 : 2001:db8::200 }`)
+	w := desired.Of(world(across, away, ways))
+	if got := w.Services["default.web"].Forwarded(); !slices.Equal(got, addrs("198.51.100.2")) {
+		t.Errorf("through %v", got)
+	}
+	inside := plan.Flow{Protocol: schema.TCP, Source: netip.MustParseAddrPort("203.0.113.2:4000"), Destination: netip.MustParseAddrPort("203.0.113.9:80"),
+		ReplyFrom: netip.MustParseAddrPort("203.0.113.9:80"), ReplyTo: netip.MustParseAddrPort("203.0.113.2:4000")}
+	if w.Stray(inside, inside.Source.Addr()) {
+		t.Error("a connection inside of the cluster is stray, since the pod had its own address on the way to the owner")
+	}
+	if held := desired.Of(world(across, away, ways, func(in *desired.Input) {
+		doc := in.Egress["default.web"]
+		doc.Hold = "no"
+		in.Egress["default.web"] = doc
+	})); len(held.Tables[plan.Egress][plan.Via+"4"]) > 0 {
+		t.Error("pods that are held back go to another node")
+	}
+}
+
 func TestFirewallIsTheUnionOfThoseWhoShareTheVIP(t *testing.T) {
 	with := func(v schema.VIP, open bool, ports ...uint16) schema.VIP {
 		v.Firewall = &schema.Firewall{Open: open}

@@ -166,22 +166,28 @@ func BenchmarkObserving(b *testing.B) {
 	}
 }
 
+// chainPerService is kube-vip's shape as nft reads it.
+func chainPerService(services int) string {
+	var script strings.Builder
+	script.WriteString("table ip6 peer {\n")
+	for i := range services {
+		fmt.Fprintf(&script, "chain s%d { type nat hook postrouting priority 100; ip6 saddr %s ip6 daddr != 2001:db8:0:2::/64 snat to %s; }\n",
+			i, address("2001:db8:0:2::1", i), address("2001:db8:0:1::1", i))
+	}
+	script.WriteString("}\n")
+	return script.String()
+}
+
 // BenchmarkChainPerService is kube-vip's shape: a base chain for every
 // Service, as nft itself loads it. The kernel takes 1024 on a hook.
 func BenchmarkChainPerService(b *testing.B) {
 	for _, services := range []int{200, 1000} {
 		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
 			nstest.New(b)
-			var script strings.Builder
-			script.WriteString("table ip6 peer {\n")
-			for i := range services {
-				fmt.Fprintf(&script, "chain s%d { type nat hook postrouting priority 100; ip6 saddr %s ip6 daddr != 2001:db8:0:2::/64 snat to %s; }\n",
-					i, address("2001:db8:0:2::1", i), address("2001:db8:0:1::1", i))
-			}
-			script.WriteString("}\n")
+			script := chainPerService(services)
 			for b.Loop() {
 				cmd := exec.Command("nft", "-f", "-")
-				cmd.Stdin = strings.NewReader(script.String())
+				cmd.Stdin = strings.NewReader(script)
 				if out, err := cmd.CombinedOutput(); err != nil {
 					b.Fatalf("%v: %.300s", err, out)
 				}

@@ -16,6 +16,8 @@ type view struct {
 	leases map[string]*seen
 	// held is when somebody was last seen to give an address up.
 	held map[netip.Addr]time.Duration
+	// changes counts what was more than a renewal.
+	changes uint64
 }
 
 // seen is one Lease and when it was last seen to change.
@@ -61,6 +63,9 @@ func (v *view) observe(now time.Duration, l Lease, fallback time.Duration) (chan
 		}
 	}
 	v.leases[l.Node] = s
+	if changed {
+		v.changes++
+	}
 	return changed
 }
 
@@ -72,6 +77,7 @@ func (v *view) forget(now time.Duration, node string, renewed bool) {
 		return
 	}
 	s.gone = true
+	v.changes++
 	if renewed {
 		s.at = now
 	}

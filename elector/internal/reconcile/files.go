@@ -10,12 +10,9 @@ import (
 	"github.com/vipod/vipod/shared/schema"
 )
 
-// writeFiles writes what changed of the documents. When a document cannot be
-// written there is no new grant: it might cover what is no longer owned. As
-// long as vipd gets none the Lease is not renewed either, see judge: a node
-// that cannot serve must not keep others from it.
-func (r *Reconciler) writeFiles(now time.Duration) {
-	r.retryAt = 0
+// writeAll writes what changed of the documents. When a document cannot be
+// written there is no new grant: it might cover what is no longer owned.
+func (r *Reconciler) writeAll() error {
 	err := r.writeDocuments()
 	if err == nil && r.planned > 0 {
 		err = r.writeEgress(now)
@@ -26,6 +23,15 @@ func (r *Reconciler) writeFiles(now time.Duration) {
 	if err == nil {
 		err = r.writeNode()
 	}
+	return err
+}
+
+// writeFiles writes. As long as vipd gets no new grant the Lease is not
+// renewed either, see judge: a node that cannot serve must not keep others
+// from it.
+func (r *Reconciler) writeFiles(now time.Duration, write func() error) {
+	r.retryAt = 0
+	err := write()
 	r.reportSelf(now, err)
 	switch {
 	case err != nil:

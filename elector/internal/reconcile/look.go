@@ -266,10 +266,9 @@ func (r *Reconciler) measure(now time.Duration) {
 	m.owned.Set(float64(owned))
 	m.refusals.Set(float64(len(r.out.Refusals)))
 	m.ready.Set(number(r.wished.ready))
-	m.grant.WithLabelValues("node").Set(max(r.machine.Grant()-now, 0).Seconds())
+	r.measureGrants(now)
 	m.isLeader.WithLabelValues(r.Config.NodeName, kube.LeaseName(r.Config.NodeName)).Set(number(owned > 0))
 	if r.lock != nil {
-		m.grant.WithLabelValues("control-plane").Set(max(r.lock.Grant()-now, 0).Seconds())
 		m.isLeader.WithLabelValues(r.Config.NodeName, r.Config.ControlPlane.LeaseName).Set(number(r.lock.Phase() == claim.Owned))
 	}
 	m.activeServices.Reset()
@@ -277,6 +276,13 @@ func (r *Reconciler) measure(now time.Duration) {
 		if v := r.byKey[key]; v != nil {
 			m.activeServices.WithLabelValues(v.Namespace).Inc()
 		}
+	}
+}
+
+func (r *Reconciler) measureGrants(now time.Duration) {
+	r.Metrics.grant.WithLabelValues("node").Set(max(r.machine.Grant()-now, 0).Seconds())
+	if r.lock != nil {
+		r.Metrics.grant.WithLabelValues("control-plane").Set(max(r.lock.Grant()-now, 0).Seconds())
 	}
 }
 

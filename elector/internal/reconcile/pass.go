@@ -27,11 +27,16 @@ func (r *Reconciler) pass(ctx context.Context) {
 	if r.lock != nil {
 		r.lock.Tick(now)
 	}
+	if r.resting(now) {
+		r.send(ctx)
+		r.renew(now)
+		return
+	}
 	r.acknowledge(now)
 	r.clearDoubt(now)
 	r.takeProbes(now)
 	r.send(ctx) // before the files: a claim waits for nothing of this node
-	r.writeFiles(now)
+	r.writeFiles(now, r.writeAll)
 	r.send(ctx)
 	r.look(now)
 	r.continueStop(now)

@@ -66,6 +66,8 @@ type Reconciler struct {
 	retry      trigger.Backoff
 	retryAt    time.Duration // when a failed write of a file is tried again
 	unwritten  bool          // the last write of the files failed
+	stirred    bool          // something happened that a renewal is not
+	pictured   picture       // as of the last pass
 	before     map[netip.Addr]claim.Phase
 	lockBefore claim.Phase
 	observe
@@ -176,6 +178,7 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 		case <-stop:
 			stop = nil
 			r.beginStop(bootclock.Now())
+			r.stirred = true
 		case err := <-failed:
 			return err
 		case e := <-r.API.Leases():
@@ -185,12 +188,13 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 		case e := <-r.API.Locks():
 			r.takeLock(e)
 		case <-r.Changed.C():
-			r.planDirty = true
+			r.planDirty, r.stirred = true, true
 		case <-r.files.C():
-			r.reports.dirty = true
+			r.reports.dirty, r.stirred = true, true
 		case <-resync.C():
-			r.planDirty, r.reports.dirty = true, true
+			r.planDirty, r.reports.dirty, r.stirred = true, true, true
 		case <-r.gates.C():
+			r.stirred = true
 		case f := <-r.calls:
 			f()
 		case <-timer.C:

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/vipd/internal/plan"
 )
@@ -21,8 +22,10 @@ const lifetime = 120
 // Input is everything that is known from documents.
 type Input struct {
 	Settings schema.Settings
-	VIPs     map[string]schema.VIP
-	Grants   schema.Grants
+	// Components are the daemons that run on this node.
+	Components []string
+	VIPs       map[string]schema.VIP
+	Grants     schema.Grants
 	// Complete says that what no document wants may go.
 	Complete bool
 	// Now is the boot clock.
@@ -41,6 +44,7 @@ func Of(in Input) plan.Desired {
 		Protocol: uint8(in.Settings.Protocol),
 		Sweep:    in.Complete,
 		Fence:    in.Fence,
+		Standing: slices.Contains(in.Components, ownership.Arpd),
 	}
 	wants := map[netip.Addr]*want{}
 	gone := map[netip.Addr]bool{}

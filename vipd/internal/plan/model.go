@@ -20,6 +20,10 @@ type Desired struct {
 	Sweep bool
 	// Fence says that the kernel can do it.
 	Fence bool
+	// Standing says that VIPs may come at any time: the fence is there before
+	// the first of them, because making it takes the kernel longer than all
+	// the rest of a take-over.
+	Standing bool
 	// Wants holds one entry per address.
 	Wants []Want
 	// Gone are addresses that a document wants absent. They go even before

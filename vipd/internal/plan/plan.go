@@ -9,6 +9,7 @@ import (
 // Plan returns the operations that lead from actual to desired, in order.
 func Plan(desired Desired, actual Actual) []Op {
 	p := newPlanner(desired, actual)
+	p.inOneGo()
 	var ops []Op
 	ops = append(ops, p.closing()...)
 	ops = append(ops, p.removals()...)
@@ -84,7 +85,7 @@ func (w Want) needed() bool { return w.Muted || len(w.Grants) > 0 }
 
 // fenced says whether there shall be a fence.
 func (p *planner) fenced() bool {
-	return p.Fence && slices.ContainsFunc(p.wants, Want.needed)
+	return p.Fence && (p.Standing || slices.ContainsFunc(p.wants, Want.needed))
 }
 
 // closing puts every wanted address behind the fence, on every link by which
@@ -216,6 +217,25 @@ func stale(a Address, w Want) bool {
 		return true
 	}
 	return w.Granted && (a.Valid < w.RefreshBelow || a.Preferred != 0)
+}
+
+// inOneGo lets addresses that will be due before long get their new lifetime
+// together with one that is due now: that many passes become one, and after it
+// they are due together.
+func (p *planner) inOneGo() {
+	due := slices.ContainsFunc(p.wants, func(w Want) bool {
+		a, ok := p.find(w)
+		return ok && stale(a, w)
+	})
+	if !due {
+		return
+	}
+	for i := range p.wants {
+		if w := &p.wants[i]; !w.Lent {
+			w.RefreshBelow = min(w.RefreshBelow+w.RefreshBelow/2, w.Valid)
+			p.byIP[w.Prefix.Addr()] = *w
+		}
+	}
 }
 
 func (w Want) address(protocol uint8) Address {

@@ -44,7 +44,7 @@ func (s *source) prefix(ip netip.Addr) netip.Prefix {
 
 // world is a random kernel and a random wish.
 func (s *source) world() (plan.Desired, plan.Actual) {
-	d := plan.Desired{Protocol: protocol, Sweep: s.flip(), Fence: s.pick(4) > 0}
+	d := plan.Desired{Protocol: protocol, Sweep: s.flip(), Fence: s.pick(4) > 0, Standing: s.pick(4) == 0}
 	for _, ip := range ips {
 		switch s.pick(3) {
 		case 0:

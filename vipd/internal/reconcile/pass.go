@@ -91,7 +91,7 @@ func (r *Reconciler) tryPass(start time.Time) error {
 // wanted is what the documents want as of now.
 func (r *Reconciler) wanted() plan.Desired {
 	in := desired.Input{
-		Settings: r.docs.Settings(), VIPs: r.docs.VIPs, Grants: r.docs.Grants, Complete: r.docs.Complete,
+		Settings: r.docs.Settings(), Components: r.docs.Node.Components, VIPs: r.docs.VIPs, Grants: r.docs.Grants, Complete: r.docs.Complete,
 		Now: now(), Fence: r.fence, Links: r.lent, Boot: r.Boot,
 	}
 	if end := in.LeaseEnd(); end != 0 {

@@ -12,7 +12,7 @@ import (
 
 // writeAll writes what changed of the documents. When a document cannot be
 // written there is no new grant: it might cover what is no longer owned.
-func (r *Reconciler) writeAll() error {
+func (r *Reconciler) writeAll(now time.Duration) error {
 	err := r.writeDocuments()
 	if err == nil && r.planned > 0 {
 		err = r.writeEgress(now)

@@ -36,7 +36,7 @@ func (r *Reconciler) pass(ctx context.Context) {
 	r.clearDoubt(now)
 	r.takeProbes(now)
 	r.send(ctx) // before the files: a claim waits for nothing of this node
-	r.writeFiles(now, r.writeAll)
+	r.writeFiles(now, func() error { return r.writeAll(now) })
 	r.send(ctx)
 	r.look(now)
 	r.continueStop(now)

@@ -14,13 +14,14 @@ type picture struct {
 	lock   claim.Phase
 	epoch  uint64
 	holder string
+	waits  bool // egressWaits
 }
 
 // resting says whether nothing has happened since the last whole pass but
 // renewals, of which there are several a second: then the documents, thousands
 // perhaps, are as they shall be. In doubt it says no.
 func (r *Reconciler) resting(now time.Duration) bool {
-	p := picture{claims: r.machine.Picture(now), wish: r.wished}
+	p := picture{claims: r.machine.Picture(now), wish: r.wished, waits: r.egressWaits(now)}
 	if r.lock != nil {
 		p.lock, p.epoch, p.holder = r.lock.Phase(), r.lock.Epoch(), r.lock.Holder(now)
 	}

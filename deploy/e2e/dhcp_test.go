@@ -196,4 +196,13 @@ func TestE2EVLANServiceSaysWhatItWaitsFor(t *testing.T) {
 	e.told(takeover+soon, "tagged", "NoEligibleNode", "eth9")
 	e.annotate("tagged", annotationVLAN, "eth0.4095")
 	e.told(soon, "tagged", "InterfaceRefused", "4095")
+	e.annotate("tagged", annotationVLAN, "eth0.200")
+	e.within(takeover+soon, "the VLAN is made, or the Service is told that this kernel has none", func() error {
+		for _, node := range e.Nodes() {
+			if strings.Contains(e.run(node, "ip -o link show"), "alias vipod::default.tagged") {
+				return nil
+			}
+		}
+		return want("told of the kernel's error", strings.Contains(strings.Join(e.events("tagged"), "\n"), "LinkKernelError: "), true)
+	})
 }

@@ -161,9 +161,10 @@ func (r *Reconciler) publishNothing(v *plan.VIP, doc *schema.VIP) {
 
 func hasDHCP(doc *schema.VIP) bool { return doc.DHCPLink() != nil }
 
-// lookAtLinks notes why a VIP waits for its links or its addresses.
+// lookAtLinks notes why a VIP waits for its links or its addresses. A VLAN is
+// waited for before anybody owns the VIP: arpd has to ask on it.
 func (r *Reconciler) lookAtLinks(v *plan.VIP, doc *schema.VIP, state map[kube.Event]bool) {
-	if doc == nil || doc.State != schema.StateActive || len(doc.Links) == 0 {
+	if doc == nil || doc.State != schema.StateActive && doc.State != schema.StateStandby || len(doc.Links) == 0 {
 		return
 	}
 	report := r.reports.links[doc.Key]

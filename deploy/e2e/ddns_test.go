@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vipod/vipod/deploy/lab"
+	"github.com/vipod/vipod/shared/ownership"
 )
 
 // lentControlPlane waits until another node than this one serves the control
@@ -35,12 +36,22 @@ func (e *env) lentControlPlane(other string) (node string, ip netip.Addr) {
 	return node, ip
 }
 
+// restartElectors kills the elector of every node and starts it with more in its
+// environment.
+func (e *env) restartElectors(vars ...string) {
+	e.t.Helper()
+	for _, node := range e.Nodes() {
+		e.stop(node, unix.SIGKILL, ownership.Elector)
+		e.must(e.StartDaemon(e.ctx, node, ownership.Elector, vars...))
+		delete(e.down, daemonOn{node, ownership.Elector})
+	}
+}
+
 func TestE2EControlPlanesAddressIsLentToItsName(t *testing.T) {
 	e := begin(t)
-	for _, node := range e.Nodes() {
-		e.restartWith(node, []string{"address=api.example.com", "vip_ddns=true"}, lab.DaemonNames()...)
-	}
 	server := e.serveDHCP()
+	e.restartElectors("address=api.example.com", "vip_ddns=true")
+	t.Cleanup(func() { e.restartElectors() })
 	owner, ip := e.lentControlPlane("")
 	if n := server.said("client provides name: api"); n == 0 {
 		t.Error("the server was not told the name")

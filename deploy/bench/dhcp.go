@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -72,12 +73,12 @@ func (w *world) lend(ctx context.Context, n int, any netip.Addr) (values []value
 		return nil, err
 	}
 	defer frames.Close()
-	if err := b.create(ctx); err != nil {
-		return nil, err
-	}
-	got, err := b.lent(ctx, services)
-	if err == nil {
-		values, err = b.lentTimes(got, frames.Frames())
+	begin, got := time.Now(), map[string]lent{}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return b.create(groupCtx) })
+	group.Go(func() (err error) { got, err = b.lent(groupCtx, services); return err })
+	if err = group.Wait(); err == nil {
+		values, err = b.lentTimes(begin, got, frames.Frames())
 	}
 	return values, errors.Join(err, b.returned(ctx))
 }
@@ -119,7 +120,7 @@ func (b *batch) lent(ctx context.Context, services watch.Interface) (map[string]
 
 // lentTimes are the times from the creation of a Service on, and from the last
 // creation until all are announced.
-func (b *batch) lentTimes(got map[string]lent, frames []probe.Frame) ([]value, error) {
+func (b *batch) lentTimes(begin time.Time, got map[string]lent, frames []probe.Frame) ([]value, error) {
 	first := map[netip.Addr]time.Time{}
 	for _, f := range slices.Backward(frames) {
 		if f.Claims() {
@@ -146,6 +147,7 @@ func (b *batch) lentTimes(got map[string]lent, frames []probe.Frame) ([]value, e
 	slices.Sort(announced.Values)
 	slices.Sort(told.Values)
 	return []value{
+		{"creation of all", "s", b.last.Sub(begin).Seconds()},
 		{"last creation until all are announced", "s", max(0, last.Sub(b.last).Seconds())},
 		{"announced after creation, p50", "ms", announced.P50()},
 		{"announced after creation, max", "ms", announced.Max()},

@@ -11,7 +11,7 @@ var accepted = []setting{
 	{"zebra_version", "", []string{"zebraVersion"}, "", idle(noZebra), "BGP through FRR."},
 	{"zebra_software_name", "", []string{"zebraSoftwareName"}, "", idle(noZebra), "BGP through FRR."},
 	{"vip_cleanroutingtable", "", []string{"cleanRoutingTable"}, "", idleBool(alwaysSo), "Remove routes that nothing wants."},
-	{"dhcp_mode", "", []string{"dhcpMode"}, "", idle("no effect: a Service says by 0.0.0.0 and :: which families it wants, and with kube-vip.io/ddns by its own"), "Families of DHCP."},
+	{"dhcp_mode", "", []string{"dhcpMode"}, "", idle("no effect: a Service says by 0.0.0.0 and :: which families it wants, and with kube-vip.io/ddns by its own; the control plane's VIP has dns_mode"), "Families of DHCP."},
 	{"egress_withnftables", "", []string{"egressWithNftables"}, "", idleBool(alwaysNft), "Egress by nftables."},
 	{"egress_enableinternalsnat", "", nil, "", idleBool(neverInside), "Leave the cluster's own networks out of egress."},
 	{"egress_clean", "EGRESS_CLEAN", nil, "", idleBool(alwaysClean), "Remove egress rules at start."},

@@ -1,5 +1,6 @@
 // Package lease holds what the DHCP clients of both families have in common:
-// the lease, the states of a client, and what goes in and out of it.
+// leases, and the machine that gets and keeps them. Messages are the families'
+// own, see Protocol.
 package lease
 
 import (

@@ -78,7 +78,7 @@ func (w *world) lend(ctx context.Context, n int, any netip.Addr) (values []value
 	group.Go(func() error { return b.create(groupCtx) })
 	group.Go(func() (err error) { got, err = b.lent(groupCtx, services); return err })
 	if err = group.Wait(); err == nil {
-		values, err = b.lentTimes(begin, got, frames.Frames())
+		values, err = b.lentTimes(ctx, begin, got, frames)
 	}
 	return values, errors.Join(err, b.returned(ctx))
 }
@@ -118,23 +118,38 @@ func (b *batch) lent(ctx context.Context, services watch.Interface) (map[string]
 	return got, nil
 }
 
-// lentTimes are the times from the creation of a Service on, and from the last
-// creation until all are announced.
-func (b *batch) lentTimes(begin time.Time, got map[string]lent, frames []probe.Frame) ([]value, error) {
+// firstClaims are the times at which addresses were claimed first.
+func firstClaims(frames []probe.Frame) map[netip.Addr]time.Time {
 	first := map[netip.Addr]time.Time{}
 	for _, f := range slices.Backward(frames) {
 		if f.Claims() {
 			first[f.IP] = f.Time
 		}
 	}
+	return first
+}
+
+// lentTimes are the times from the creation of a Service on, and from the last
+// creation until all are announced, which it waits for.
+func (b *batch) lentTimes(ctx context.Context, begin time.Time, got map[string]lent, frames *probe.Capture) ([]value, error) {
+	var first map[netip.Addr]time.Time
+	err := b.w.Await(ctx, "all addresses are announced", func(ctx context.Context) (bool, error) {
+		first = firstClaims(frames.Frames())
+		for _, l := range got {
+			if first[l.ip].IsZero() {
+				return false, pause(ctx, poll)
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
 	var announced, told result.Series
 	var last time.Time
 	for i := range b.addrs {
 		l := got[b.serviceName(i)]
-		at, ok := first[l.ip]
-		if !ok {
-			return nil, fmt.Errorf("nobody announced %s of Service %s", l.ip, b.serviceName(i))
-		}
+		at := first[l.ip]
 		announced.Values = append(announced.Values, ms(at.Sub(b.made[i])))
 		told.Values = append(told.Values, ms(l.at.Sub(b.made[i])))
 		if at.After(last) {

@@ -48,7 +48,7 @@ BUILD := go build -trimpath \
 # Debian packages of the tests and the demo, the C compiler for -race included.
 PACKAGES := gcc libc6-dev iproute2 procps kmod curl libcap2-bin nftables conntrack \
 	tcpdump iputils-arping iputils-ping ndisc6 qemu-system-x86 busybox-static cpio \
-	dnsmasq-base bird2 kea-dhcp4-server kea-dhcp6-server radvd
+	dnsmasq-base bird2 frr kea-dhcp4-server kea-dhcp6-server radvd
 
 # $(call slowly,what,how long,command) says what takes long, and that it goes on.
 define slowly

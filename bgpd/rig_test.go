@@ -34,12 +34,12 @@ const (
 type rig struct {
 	*statetest.Pod
 	*statetest.Process
-	t        *testing.T
+	t        testing.TB
 	ns, peer *nstest.NS
 	node     *schema.Node
 }
 
-func newRig(t *testing.T, peers ...schema.BGPPeer) *rig {
+func newRig(t testing.TB, peers ...schema.BGPPeer) *rig {
 	t.Helper()
 	r := &rig{Pod: statetest.New(t), t: t, ns: nstest.New(t), peer: nstest.Peer(t)}
 	r.node, r.Process = r.Node(), r.Pod.Process(ownership.Bgpd)
@@ -192,13 +192,15 @@ func (b *bird) routes() string { return b.ask("show route all") }
 func (b *bird) has(prefix string) bool { return strings.Contains(b.routes(), prefix+" ") }
 
 // kernel says whether the routing table of the router has the prefix.
-func (b *bird) kernel(prefix string) bool {
+func (b *bird) kernel(prefix string) bool { return kernelHas(b.ns, prefix) }
+
+func kernelHas(ns *nstest.NS, prefix string) bool {
 	family := "-4"
 	if strings.Contains(prefix, ":") {
 		family = "-6"
 	}
 	var out []byte
-	err := b.ns.Do(func() (err error) {
+	err := ns.Do(func() (err error) {
 		out, err = exec.Command("ip", family, "route", "show", prefix).Output()
 		return err
 	})

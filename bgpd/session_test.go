@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/netip"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -203,4 +204,18 @@ func TestNetnsElectedVIPsNeedTheGrant(t *testing.T) {
 	r.Grant(3 * time.Second)
 	r.eventually("announced under the grant", func() bool { return b.has("203.0.113.7/32") })
 	r.eventually("withdrawn at its end", func() bool { return !b.has("203.0.113.7/32") })
+}
+
+func TestNetnsAFamilyWithoutANextHopIsLeftOutAndSaysSo(t *testing.T) {
+	r := newRig(t, peerOf(peer6, func(p *schema.BGPPeer) { p.IPv4 = true }))
+	r.check(exec.Command("ip", "address", "del", node4+"/24", "dev", "v0").Run())
+	b := newBird(t, r.peer, session("n6", ""))
+	r.Start()
+	r.vip("default.six", schema.StateActive, "2001:db8:7::7")
+	r.vip("default.four", schema.StateActive, "203.0.113.7")
+	r.announced("default.six", schema.True)
+	r.eventually("BIRD has the path of the session's own family", func() bool { return b.has("2001:db8:7::7/128") })
+	if c := r.announced("default.four", schema.False); !strings.Contains(c.Message, "no ipv4 next hop") {
+		t.Errorf("message: %s", c.Message)
+	}
 }

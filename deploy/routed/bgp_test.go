@@ -21,12 +21,13 @@ var getOptions = metav1.GetOptions{}
 
 var bgpEnv = []string{
 	"bgp_enable=true", fmt.Sprintf("bgp_as=%d", nodeAS), "per_service_election_on_demand=true",
-	fmt.Sprintf("bgp_peers=198.51.100.100:%d,[2001:db8:0:1::100]:%d", routerAS, routerAS),
 }
 
 func TestE2EBGP(t *testing.T) {
-	c := start(t, bgpEnv...)
-	c.startBird("graceful restart on;")
+	peers := newPeers(t)
+	c := start(t, append(bgpEnv, "vipod_bgp_config="+peers)...)
+	c.peers = peers
+	c.startBird("graceful restart on; bfd on;")
 	for _, part := range []struct {
 		name string
 		test func(*cluster)
@@ -37,6 +38,8 @@ func TestE2EBGP(t *testing.T) {
 		{"one node at a time where that is asked for", elected},
 		{"nothing is lost when bgpd is killed", killedSpeakers},
 		{"nothing is lost when a node's pod is replaced", replaced},
+		{"nothing is lost while endpoints are replaced one by one", rolledEndpoints},
+		{"a node that is cut off is left within BFD's detection time", cutWithBFD},
 		{"the control plane's VIP follows each node's API server", controlPlane},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(c.in(t)) })

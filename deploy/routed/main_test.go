@@ -31,6 +31,8 @@ type cluster struct {
 	t   *testing.T
 	ctx context.Context
 	vip int
+	// peers is the file of peers.
+	peers string
 }
 
 // start makes a lab with the settings.
@@ -128,6 +130,7 @@ func (c *cluster) startBird(options string) *bird {
 	conf := fmt.Sprintf(`log %q all;
 router id 198.51.100.100;
 protocol device { scan time 1; }
+protocol bfd { interface "eth0" { min rx interval 50 ms; min tx interval 50 ms; multiplier 3; }; }
 protocol kernel { ipv4 { import none; export all; }; merge paths yes limit 16; }
 protocol kernel { ipv6 { import none; export all; }; merge paths yes limit 16; }
 `, b.path("log"))

@@ -42,9 +42,8 @@ type Peer struct {
 	// NextHop is a mode, "" for none; NextHop4 and NextHop6 go with fixed.
 	NextHop            string
 	NextHop4, NextHop6 netip.Addr
-	// BFD: the peer asks for it; its times are checked and not kept, since
-	// nothing does BFD.
-	BFD bool
+	// BFD is nil for none.
+	BFD *schema.BFD
 }
 
 // Name returns the peer's name, by which its password's file is called.
@@ -233,17 +232,34 @@ func CheckNextHop(mode string, v4, v6 netip.Addr) error {
 	return nil
 }
 
+// bfd reads enable;rx;tx;multiplier, of which the numbers may be left out.
 func (p *Peer) bfd(text string) error {
 	parts := strings.Split(text, ";")
 	on, err := strconv.ParseBool(parts[0])
 	if err != nil || len(parts) > 4 {
 		return errors.New("the part for BFD is not enable;rx;tx;multiplier")
 	}
-	for _, text := range parts[1:] {
-		if _, err := strconv.Atoi(text); err != nil && text != "" {
-			return errors.New("the part for BFD is not enable;rx;tx;multiplier with numbers")
+	b := schema.DefaultBFD()
+	multiplier := uint16(b.Multiplier)
+	for i, field := range []*uint16{&b.RXMillis, &b.TXMillis, &multiplier} {
+		if len(parts) <= i+1 || parts[i+1] == "" {
+			continue
 		}
+		n, err := strconv.ParseUint(parts[i+1], 10, 16)
+		if err != nil {
+			return errors.New("the part for BFD is not enable;rx;tx;multiplier with milliseconds and a number")
+		}
+		*field = uint16(n)
 	}
-	p.BFD = on
+	if multiplier > 255 {
+		return errors.New("the multiplier of BFD is not 1 to 255")
+	}
+	b.Multiplier = uint8(multiplier)
+	if err := b.Validate(); err != nil {
+		return err
+	}
+	if on {
+		p.BFD = &b
+	}
 	return nil
 }

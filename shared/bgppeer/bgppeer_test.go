@@ -27,8 +27,8 @@ func TestPeersAreReadAsKubeVIPWritesThem(t *testing.T) {
 		"192.0.2.1:65000::true:179:mpbgp_nexthop=fixed;mpbgp_ipv6=[2001:db8::1]": {
 			Address: four, AS: 65000, Multihop: true, Port: 179, NextHop: bgppeer.NextHopFixed, NextHop6: six},
 		"[2001:db8::1]:65000::true:179:mpbgp_nexthop=auto_sourceif": {Address: six, AS: 65000, Multihop: true, Port: 179, NextHop: bgppeer.NextHopSourceIf},
-		"192.0.2.1:65000:::::true":                                  {Address: four, AS: 65000, Port: 179, BFD: true},
-		"192.0.2.1:65000:::::true;50;60;4":                          {Address: four, AS: 65000, Port: 179, BFD: true},
+		"192.0.2.1:65000:::::true":                                  {Address: four, AS: 65000, Port: 179, BFD: &schema.BFD{TXMillis: 300, RXMillis: 300, Multiplier: 3}},
+		"192.0.2.1:65000:::::true;50;60;4":                          {Address: four, AS: 65000, Port: 179, BFD: &schema.BFD{TXMillis: 60, RXMillis: 50, Multiplier: 4}},
 		"192.0.2.1:65000:::::false;50":                              {Address: four, AS: 65000, Port: 179},
 		"unnumbered:eth0":                                           {Link: "eth0", Port: 179},
 		"unnumbered:eth0:65000::false":                              {Link: "eth0", AS: 65000, Port: 179},
@@ -67,6 +67,8 @@ func TestEachErrorNamesItsPartAndNoPassword(t *testing.T) {
 		"192.0.2.1:65000:hunter2:true:179:mpbgp_ipv4=x":        "not an address",
 		"192.0.2.1:65000:hunter2:true:179::x":                  "BFD",
 		"192.0.2.1:65000:hunter2:true:179::1;x":                "BFD",
+		"192.0.2.1:65000:hunter2:true:179::1;5":                "bfd: 300 and 5 ms",
+		"192.0.2.1:65000:hunter2:true:179::1;;;256":            "multiplier of BFD",
 		"192.0.2.1:65000:hunter2:true:179::1;1:1:1":            "too many",
 	} {
 		_, err := bgppeer.Parse(text)

@@ -24,6 +24,8 @@ type BGP struct {
 	// RouterID is the BGP identifier, written as an IPv4 address.
 	RouterID netip.Addr `json:"routerID"`
 	Peers    []BGPPeer  `json:"peers"`
+	// Listen: peers may open the session, too.
+	Listen bool `json:"listen,omitempty"`
 }
 
 // BGPPeer is one router that bgpd opens a session to. A password is not here:
@@ -69,9 +71,39 @@ type BGPPeer struct {
 	Communities      []Community      `json:"communities,omitempty"`
 	LargeCommunities []LargeCommunity `json:"largeCommunities,omitempty"`
 	LocalPref        *uint32          `json:"localPref,omitempty"`
+	// BFD finds out quickly that the peer cannot be reached; nil for not at all.
+	BFD *BFD `json:"bfd,omitempty"`
 	// Password says that the session is authenticated by RFC 2385: without a
 	// password for it none is opened.
 	Password bool `json:"password,omitempty"`
+}
+
+// BFD is a session of RFC 5880 beside one of BGP.
+type BFD struct {
+	// TXMillis is the time between packets that this side wants to send,
+	// RXMillis the least that it can take.
+	TXMillis uint16 `json:"txMillis"`
+	RXMillis uint16 `json:"rxMillis"`
+	// Multiplier is how many packets may be lost in a row.
+	Multiplier uint8 `json:"multiplier"`
+}
+
+// DefaultBFD is kube-vip's.
+func DefaultBFD() BFD { return BFD{TXMillis: 300, RXMillis: 300, Multiplier: 3} }
+
+// leastBFD is the shortest time between two packets that a busy node can be
+// trusted with.
+const leastBFD = 10
+
+// Validate returns an error naming the field that is wrong.
+func (b *BFD) Validate() error {
+	if b.TXMillis < leastBFD || b.RXMillis < leastBFD {
+		return fmt.Errorf("bfd: %d and %d ms are not at least %d ms", b.TXMillis, b.RXMillis, leastBFD)
+	}
+	if b.Multiplier == 0 {
+		return errors.New("bfd: the multiplier is 0")
+	}
+	return nil
 }
 
 // PathAttributes are what a VIP's paths carry besides the next hop.
@@ -130,6 +162,8 @@ func (p *BGPPeer) Validate() error {
 		return fmt.Errorf("restartSeconds %d is more than 4095", p.RestartSeconds)
 	case p.NextHop4.IsValid() && !p.NextHop4.Is4(), p.NextHop6.IsValid() && !p.NextHop6.Is6():
 		return errors.New("a next hop is of the other family")
+	case p.BFD != nil:
+		return p.BFD.Validate()
 	}
 	return nil
 }

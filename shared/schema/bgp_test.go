@@ -42,6 +42,8 @@ func TestPeersThatAreRefused(t *testing.T) {
 		"port":            func(p *schema.BGPPeer) { p.Port = 0 },
 		"holdSeconds":     func(p *schema.BGPPeer) { p.HoldSeconds = 2 },
 		"restartSeconds":  func(p *schema.BGPPeer) { p.RestartSeconds = 4096 },
+		"bfd: 9 and":      func(p *schema.BGPPeer) { p.BFD = &schema.BFD{TXMillis: 9, RXMillis: 300, Multiplier: 3} },
+		"multiplier":      func(p *schema.BGPPeer) { p.BFD = &schema.BFD{TXMillis: 300, RXMillis: 300} },
 		"of the other":    func(p *schema.BGPPeer) { p.NextHop4 = p.NextHop6 },
 		"SourceInterface": func(p *schema.BGPPeer) { p.SourceInterface = "SourceInterface.long" },
 	} {

@@ -41,7 +41,7 @@ func full() map[string]schema.Document {
 				InstanceName: "blue", Protocol: 248, LeaseDurationMillis: 5000, AnnounceIntervalMillis: 60000,
 				InternalNetworks: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/25"), netip.MustParsePrefix("2001:db8:0:2::/64")},
 				MetricsAddress:   ":2112", LoopbackGlobalScope: true, RoutingTable: 198,
-				BGP:    &schema.BGP{AS: 65000, RouterID: netip.MustParseAddr("198.51.100.1"), Peers: []schema.BGPPeer{fullPeer()}},
+				BGP:    &schema.BGP{AS: 65000, RouterID: netip.MustParseAddr("198.51.100.1"), Peers: []schema.BGPPeer{fullPeer()}, Listen: true},
 				Mirror: &schema.Mirror{From: "eth0", To: "mirror0"},
 			},
 		},
@@ -123,7 +123,7 @@ func fullPeer() schema.BGPPeer {
 		HoldSeconds: 30, KeepaliveSeconds: 10, RetrySeconds: 5, RestartSeconds: 120, IPv4: true, IPv6: true,
 		NextHop4: netip.MustParseAddr("198.51.100.1"), NextHop6: netip.MustParseAddr("2001:db8::1"),
 		Communities: []schema.Community{schema.GracefulShutdown}, LargeCommunities: []schema.LargeCommunity{{1, 2, 3}},
-		LocalPref: number(100), Password: true,
+		LocalPref: number(100), Password: true, BFD: &schema.BFD{TXMillis: 50, RXMillis: 60, Multiplier: 3},
 	}
 }
 

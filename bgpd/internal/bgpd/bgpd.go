@@ -58,19 +58,18 @@ func (d *Daemon) Run(ctx context.Context, env *daemon.Env) error {
 		return err
 	}
 	registry := metrics.New()
-	sessions := trigger.New()
-	s := speaker.New(env.Log, sessions.Fire)
+	news := trigger.New()
+	s := speaker.New(env.Log, news.Fire)
 	r, err := reconcile.New(reconcile.Config{
 		Log: env.Log, StateDir: env.StateDir, Boot: boot, Speaker: s, Metrics: reconcile.NewMetrics(registry),
-		Secrets: secret.Source{Dir: d.passwords, Getenv: d.Getenv},
+		Secrets: secret.Source{Dir: d.passwords, Getenv: d.Getenv}, News: news,
 	})
 	if err != nil {
 		return err
 	}
-	r.Sessions = sessions
 	tasks := d.tasks(env, r)
 	tasks = append(tasks, daemon.Socket(env.StateDir, ownership.Bgpd, daemon.Handler(daemon.Answers{
-		Healthy: func(ctx context.Context) error { return pulse.Check(ctx, r.Pulse) },
+		Healthy: func(ctx context.Context) error { return pulse.Check(ctx, r.Pulses...) },
 		Ready:   daemon.Readiness(tasks...),
 		Status:  func(context.Context) (any, error) { return r.Report(), nil },
 		Metrics: metrics.Handler(registry),

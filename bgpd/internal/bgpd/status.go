@@ -26,10 +26,10 @@ func PrintStatus(out io.Writer, body []byte) error {
 		fmt.Fprintln(out, s.Problem)
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "\nPEER\tADDRESS\tAS\tSTATE\tFOR\tHOLD\tRESTART\tPATHS\tLOST\tPROBLEM")
+	fmt.Fprintln(w, "\nPEER\tADDRESS\tAS\tSTATE\tBFD\tFOR\tHOLD\tRESTART\tPATHS\tLOST\tPROBLEM")
 	for _, p := range s.Peers {
 		state := strings.ToLower(strings.TrimPrefix(string(p.Phase), "SESSION_STATE_"))
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%gs\t%ds\t%d\t%d\t%s\n", p.Name, p.Address, p.AS, state,
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%gs\t%ds\t%d\t%d\t%s\n", p.Name, p.Address, p.AS, state, dash(p.BFD),
 			time.Since(p.Since).Round(time.Second), p.HoldSeconds, p.RestartSeconds, p.Paths, p.Lost, dash(p.Problem))
 	}
 	fmt.Fprintln(w, "\nPATH\tLEAVING\tTOLD TO")

@@ -2,45 +2,31 @@ package plan
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 )
 
-// Sent is what a peer was told: the ID of the attributes by prefix.
-type Sent map[netip.Prefix]string
+// Sent is what a peer was told, by prefix in order.
+type Sent []Path
+
+// Has says whether the peer was told a prefix.
+func (s Sent) Has(p netip.Prefix) bool {
+	_, ok := slices.BinarySearchFunc(s, p, func(a Path, p netip.Prefix) int { return Compare(a.Prefix, p) })
+	return ok
+}
 
 // Op is a change that a session must send. It prints as the line of BIRD's or
 // GoBGP's command that an operator would type for one prefix.
-type Op interface {
-	fmt.Stringer
-	// Apply makes the change in what was sent.
-	Apply(Sent)
-}
+type Op interface{ fmt.Stringer }
 
 // Withdraw takes prefixes back.
 type Withdraw struct{ Prefixes []netip.Prefix }
 
 // Announce tells prefixes that share their attributes.
 type Announce struct {
-	Attributes
+	*Attributes
 	Prefixes []netip.Prefix
-}
-
-// Apply implements Op.
-func (o Withdraw) Apply(s Sent) {
-	for _, p := range o.Prefixes {
-		delete(s, p)
-	}
-}
-
-// Apply implements Op.
-func (o Announce) Apply(s Sent) {
-	id := o.ID()
-	for _, p := range o.Prefixes {
-		s[p] = id
-	}
 }
 
 func (o Withdraw) String() string { return "gobgp global rib del " + list(o.Prefixes) }
@@ -73,40 +59,59 @@ func list(prefixes []netip.Prefix) string {
 	return strings.Join(out, " ")
 }
 
+// Changes calls gone and come in the order of prefixes: gone for those that
+// are in before alone, come for those that are in after alone, or there with
+// other attributes. Both lists are in order.
+func Changes(before, after []Path, gone, come func(Path)) {
+	for len(before) > 0 || len(after) > 0 {
+		switch order := front(before, after); {
+		case order < 0:
+			gone(before[0])
+			before = before[1:]
+		case order > 0:
+			come(after[0])
+			after = after[1:]
+		default:
+			if !before[0].Equal(after[0].Attributes) {
+				come(after[0])
+			}
+			before, after = before[1:], after[1:]
+		}
+	}
+}
+
+// front compares the first paths of two lists, one of which may be at its end.
+func front(before, after []Path) int {
+	switch {
+	case len(before) == 0:
+		return 1
+	case len(after) == 0:
+		return -1
+	}
+	return Compare(before[0].Prefix, after[0].Prefix)
+}
+
 // Difference returns what a session must send so that its peer knows the
-// wanted paths and nothing else: withdrawals first, then one Announce for
-// each set of attributes, in the order of their first prefix.
+// wanted paths, which are in order, and nothing else: withdrawals first, then
+// one Announce for each set of attributes, in the order of their first prefix.
 func Difference(wanted []Path, sent Sent) []Op {
 	var ops []Op
-	want := make(map[netip.Prefix]bool, len(wanted))
+	var withdrawn []netip.Prefix
 	groups := map[string]*Announce{}
-	var order []string
-	for _, p := range wanted {
-		if want[p.Prefix] {
-			continue
+	var order []*Announce
+	Changes(sent, wanted, func(p Path) { withdrawn = append(withdrawn, p.Prefix) }, func(p Path) {
+		g := groups[p.id]
+		if g == nil {
+			g = &Announce{Attributes: p.Attributes}
+			groups[p.id], order = g, append(order, g)
 		}
-		want[p.Prefix] = true
-		id := p.ID()
-		if old, ok := sent[p.Prefix]; ok && old == id {
-			continue
-		}
-		if groups[id] == nil {
-			groups[id] = &Announce{Attributes: p.Attributes}
-			order = append(order, id)
-		}
-		groups[id].Prefixes = append(groups[id].Prefixes, p.Prefix)
+		g.Prefixes = append(g.Prefixes, p.Prefix)
+	})
+	if len(withdrawn) > 0 {
+		ops = append(ops, Withdraw{withdrawn})
 	}
-	var gone []netip.Prefix
-	for _, p := range slices.SortedFunc(maps.Keys(sent), netip.Prefix.Compare) {
-		if !want[p] {
-			gone = append(gone, p)
-		}
-	}
-	if len(gone) > 0 {
-		ops = append(ops, Withdraw{gone})
-	}
-	for _, id := range order {
-		ops = append(ops, *groups[id])
+	for _, g := range order {
+		ops = append(ops, *g)
 	}
 	return ops
 }

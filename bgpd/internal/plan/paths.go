@@ -5,26 +5,44 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/vipod/vipod/shared/schema"
 )
 
-// Path is one prefix to announce.
+// Path is one prefix to announce. Paths of one VIP share their attributes.
 type Path struct {
 	Prefix netip.Prefix
-	Attributes
+	*Attributes
 }
 
-// Attributes are what the path carries besides what a session adds.
+// Attributes are what a path carries besides what a session adds. They are
+// made by NewAttributes and never changed.
 type Attributes struct {
 	schema.PathAttributes
 	// Leaving asks peers to prefer any other path (RFC 8326): this one will
 	// be withdrawn.
 	Leaving bool
+
+	id  string // equal for equal attributes, and only for these
+	key string // the VIP's
 }
 
-// ID is equal for equal attributes, and only for these.
-func (a Attributes) ID() string {
+// NewAttributes returns the attributes of a VIP's paths; none of its own is
+// nil.
+func NewAttributes(of *schema.PathAttributes, leaving bool) *Attributes {
+	a := &Attributes{Leaving: leaving}
+	if of != nil {
+		a.PathAttributes = *of
+	}
+	a.id = a.encode()
+	return a
+}
+
+// Equal says whether two paths carry the same.
+func (a *Attributes) Equal(b *Attributes) bool { return a == b || a.id == b.id }
+
+func (a *Attributes) encode() string {
 	out := []byte{0}
 	if a.Leaving {
 		out[0] = 1
@@ -78,31 +96,63 @@ func (in Input) Why(v schema.VIP) Reason {
 	return ""
 }
 
-// Of returns the paths that the documents want, by prefix in order. Of two
-// documents that differ in attributes the first by key counts, an active one
-// before a draining one.
+// Of returns the paths that the documents want, by prefix in order, each once.
+// Of two documents that differ in attributes the first by key counts, an active
+// one before a draining one.
 func Of(in Input) []Path {
-	paths := map[netip.Prefix]Path{}
-	for _, key := range slices.Sorted(maps.Keys(in.VIPs)) {
+	// In the order of first addresses, what follows is mostly sorted already.
+	vips := slices.SortedFunc(maps.Keys(in.VIPs), func(a, b string) int {
+		return first(in.VIPs[a]).Compare(first(in.VIPs[b]))
+	})
+	var four, six []Path
+	for _, key := range vips {
 		v := in.VIPs[key]
 		if in.Why(v) != "" {
 			continue
 		}
-		for _, a := range v.Addresses {
-			p := Path{Prefix: Host(a.IP), Attributes: Attributes{Leaving: v.State == schema.StateDraining}}
-			if v.BGP != nil {
-				p.PathAttributes = *v.BGP
-			}
-			if old, ok := paths[p.Prefix]; !ok || old.Leaving && !p.Leaving {
-				paths[p.Prefix] = p
+		a := NewAttributes(v.BGP, v.State == schema.StateDraining)
+		a.key = key
+		for _, address := range v.Addresses {
+			if p := (Path{Host(address.IP), a}); address.IP.Is4() {
+				four = append(four, p)
+			} else {
+				six = append(six, p)
 			}
 		}
 	}
-	out := make([]Path, 0, len(paths))
-	for _, prefix := range slices.SortedFunc(maps.Keys(paths), netip.Prefix.Compare) {
-		out = append(out, paths[prefix])
+	return append(sorted(four), sorted(six)...)
+}
+
+func first(v schema.VIP) netip.Addr {
+	if len(v.Addresses) == 0 {
+		return netip.Addr{}
 	}
-	return out
+	return v.Addresses[0].IP
+}
+
+// sorted brings paths into order and leaves the best of each prefix.
+func sorted(paths []Path) []Path {
+	slices.SortFunc(paths, func(a, b Path) int {
+		switch c := Compare(a.Prefix, b.Prefix); {
+		case c != 0:
+			return c
+		case a.Leaving == b.Leaving:
+			return strings.Compare(a.key, b.key)
+		case a.Leaving:
+			return 1
+		}
+		return -1
+	})
+	return slices.CompactFunc(paths, func(a, b Path) bool { return a.Prefix == b.Prefix })
+}
+
+// Compare is the order of paths. It is that of netip.Prefix for single
+// addresses, which all of them are, and several times as fast.
+func Compare(a, b netip.Prefix) int {
+	if c := a.Addr().Compare(b.Addr()); c != 0 {
+		return c
+	}
+	return a.Bits() - b.Bits()
 }
 
 // Host returns the prefix of one address, as it is announced.

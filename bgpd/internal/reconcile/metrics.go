@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/vipod/vipod/bgpd/internal/bfd"
 	"github.com/vipod/vipod/bgpd/internal/session"
 )
 
@@ -17,6 +18,7 @@ type Metrics struct {
 	sessions *prometheus.GaugeVec
 	lost     *prometheus.GaugeVec
 	ignored  *prometheus.GaugeVec
+	bfd      *prometheus.GaugeVec
 	shown    map[string]string // the address shown of each peer
 }
 
@@ -32,6 +34,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		sent:     gauge("vipod_bgpd_paths_announced", "Paths that the peer was told.", "peer"),
 		sessions: gauge("vipod_bgpd_sessions", "Sessions with the peer that came up since the start.", "peer"),
 		lost:     gauge("vipod_bgpd_sessions_lost", "Sessions with the peer that ended against our will.", "peer"),
+		bfd:      gauge("vipod_bgpd_bfd_up", "1 while BFD with the peer is up, 0 while it is not; nothing without BFD.", "peer"),
 		ignored:  gauge("vipod_bgpd_updates_ignored", "UPDATE messages of the peer, none of which is looked into.", "peer"),
 		paths:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "vipod_bgpd_paths_wanted", Help: "Paths that shall be announced."}),
 		shown:    map[string]string{},
@@ -49,7 +52,7 @@ func (m *Metrics) show(states map[string]session.State, paths int) {
 			continue
 		}
 		m.info.DeletePartialMatch(prometheus.Labels{"peer": address})
-		for _, g := range []*prometheus.GaugeVec{m.sent, m.sessions, m.lost, m.ignored} {
+		for _, g := range []*prometheus.GaugeVec{m.sent, m.sessions, m.lost, m.ignored, m.bfd} {
 			g.DeleteLabelValues(name)
 		}
 		delete(m.shown, name)
@@ -64,11 +67,24 @@ func (m *Metrics) show(states map[string]session.State, paths int) {
 			}
 			m.info.WithLabelValues(string(p), label(name, st)).Set(value)
 		}
+		m.showBFD(name, st)
 		m.sent.WithLabelValues(name).Set(float64(len(st.Sent)))
 		m.sessions.WithLabelValues(name).Set(float64(st.Sessions))
 		m.lost.WithLabelValues(name).Set(float64(st.Lost))
 		m.ignored.WithLabelValues(name).Set(float64(st.Ignored))
 	}
+}
+
+func (m *Metrics) showBFD(name string, st session.State) {
+	if st.BFD == "" && st.BFDProblem == "" {
+		m.bfd.DeleteLabelValues(name)
+		return
+	}
+	up := 0.0
+	if st.BFD == bfd.Up.String() {
+		up = 1
+	}
+	m.bfd.WithLabelValues(name).Set(up)
 }
 
 // label is a peer as kube-vip's metric has it: address and port.

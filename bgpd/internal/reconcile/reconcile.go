@@ -1,5 +1,6 @@
 // Package reconcile makes the speaker announce what elector's documents want:
-// read, plan, set, report, whatever woke it.
+// read, plan, set, whatever woke it. A goroutine of its own reports what was
+// set and what became of it, at a rate that the changes do not have to wait for.
 //
 // Nothing is announced, and no session opened, before the documents are
 // complete for the first time: what a peer still has of an earlier process is
@@ -13,7 +14,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/vipod/vipod/bgpd/internal/plan"
@@ -22,9 +23,7 @@ import (
 	"github.com/vipod/vipod/bgpd/internal/speaker"
 	"github.com/vipod/vipod/shared/bootclock"
 	"github.com/vipod/vipod/shared/intent"
-	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/pulse"
-	"github.com/vipod/vipod/shared/report"
 	"github.com/vipod/vipod/shared/trigger"
 )
 
@@ -36,6 +35,8 @@ type Config struct {
 	Speaker  speaker.Speaker
 	Secrets  secret.Source
 	Metrics  *Metrics
+	// News fires when a session has news.
+	News *trigger.Trigger
 }
 
 // Reconciler is bgpd's loop.
@@ -43,17 +44,16 @@ type Reconciler struct {
 	Config
 
 	// Renewed wakes it for node.json and grant.json, which are written at every
-	// renewal, Changed for other documents, Sessions for news of a session.
-	Renewed, Changed, Sessions *trigger.Trigger
-	// Pulse asks the loop whether it lives.
-	Pulse *pulse.Pulse
+	// renewal, Changed for other documents.
+	Renewed, Changed *trigger.Trigger
+	// Pulses ask the loops whether they live.
+	Pulses []*pulse.Pulse
 
-	answer atomic.Pointer[snapshot]
+	reporter *reporter
 
 	// What follows belongs to the goroutine of Run.
 	reader   *intent.Reader
 	docs     intent.Documents
-	reports  *report.Reporter
 	set      bool // the speaker was given something
 	wanted   speaker.Wanted
 	problems map[string]string // of peers, by name, that have no session
@@ -62,45 +62,40 @@ type Reconciler struct {
 
 // New returns a Reconciler that has looked at nothing yet.
 func New(c Config) (*Reconciler, error) {
-	reports, err := report.New(c.Log, c.StateDir, ownership.Bgpd, c.Boot)
+	reports, err := newReporter(c)
 	if err != nil {
 		return nil, err
 	}
-	r := &Reconciler{
-		Config: c, Renewed: trigger.New(), Changed: trigger.New(), Sessions: trigger.New(), Pulse: pulse.New("reconcile loop"),
-		reader: intent.NewReader(c.Log, c.StateDir, c.Boot), reports: reports, problems: map[string]string{},
-	}
-	r.answer.Store(&snapshot{})
-	return r, nil
+	return &Reconciler{
+		Config: c, Renewed: trigger.New(), Changed: trigger.New(),
+		Pulses: []*pulse.Pulse{pulse.New("reconcile loop"), reports.pulse}, reporter: reports,
+		reader: intent.NewReader(c.Log, c.StateDir, c.Boot), problems: map[string]string{},
+	}, nil
 }
 
-const (
-	// never is a wait that some other event ends.
-	never = time.Hour
-	// rest is the least time between two reports: thousands of paths at once
-	// are no reason for as many reports.
-	rest = 20 * time.Millisecond
-)
+// never is a wait that some other event ends.
+const never = time.Hour
 
 // Run makes passes until ctx ends; ready is called after the first.
 func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 	timer := time.NewTimer(r.pass())
 	defer timer.Stop()
+	wait := r.reporter.reportAll()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { r.reporter.run(ctx, wait) })
 	ready()
 	for {
 		again := time.Duration(0)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-r.Pulse.C():
+		case <-r.Pulses[0].C():
 			continue
 		case <-r.Renewed.C():
 			again = r.grantPass()
 		case <-r.Changed.C():
 			again = r.pass()
-		case <-r.Sessions.C():
-			again = min(r.reportAll(), r.untilGrantEnds())
-			time.Sleep(rest)
 		case <-timer.C:
 			again = r.pass()
 		}
@@ -114,7 +109,8 @@ func (r *Reconciler) pass() time.Duration {
 	if r.set || r.docs.Complete {
 		r.setAll()
 	}
-	return min(r.reportAll(), r.untilGrantEnds())
+	r.reporter.show(&view{docs: r.docs, wanted: r.wanted, problems: r.problems, why: r.why, set: r.set})
+	return r.untilGrantEnds()
 }
 
 // grantPass takes over prolonged grants. Anything else that changed in the two
@@ -149,13 +145,18 @@ func (r *Reconciler) setAll() {
 	for key, v := range r.docs.VIPs {
 		r.why[key] = in.Why(v)
 	}
-	r.logChanges(paths)
 	peers := r.wanted.Peers // as they are, while elector has not said all
 	if r.docs.Complete {
 		peers = r.peers()
 	}
-	r.wanted = speaker.Wanted{Peers: peers, Paths: paths}
+	before := r.wanted.Paths
+	listen := r.wanted.Listen
+	if r.docs.Complete {
+		listen = r.docs.Settings().BGP != nil && r.docs.Settings().BGP.Listen
+	}
+	r.wanted = speaker.Wanted{Peers: peers, Paths: paths, Listen: listen}
 	r.Speaker.Set(r.wanted)
+	r.logChanges(before)
 	r.set = true
 }
 
@@ -173,31 +174,15 @@ func (r *Reconciler) carry(paths []plan.Path) []plan.Path {
 			paths = append(paths, p)
 		}
 	}
-	slices.SortFunc(paths, func(a, b plan.Path) int { return a.Prefix.Compare(b.Prefix) })
+	slices.SortFunc(paths, func(a, b plan.Path) int { return plan.Compare(a.Prefix, b.Prefix) })
 	return paths
 }
 
 // logChanges logs which prefixes came and went.
-func (r *Reconciler) logChanges(paths []plan.Path) {
-	before, after := byPrefix(r.wanted.Paths), byPrefix(paths)
-	for _, p := range paths {
-		if old, ok := before[p.Prefix]; !ok || old.ID() != p.ID() {
-			r.Log.Info("path wanted", "prefix", p.Prefix, "leaving", p.Leaving)
-		}
-	}
-	for _, p := range r.wanted.Paths {
-		if _, still := after[p.Prefix]; !still {
-			r.Log.Info("path withdrawn", "prefix", p.Prefix)
-		}
-	}
-}
-
-func byPrefix(paths []plan.Path) map[netip.Prefix]plan.Path {
-	m := make(map[netip.Prefix]plan.Path, len(paths))
-	for _, p := range paths {
-		m[p.Prefix] = p
-	}
-	return m
+func (r *Reconciler) logChanges(before []plan.Path) {
+	plan.Changes(before, r.wanted.Paths,
+		func(p plan.Path) { r.Log.Info("path withdrawn", "prefix", p.Prefix) },
+		func(p plan.Path) { r.Log.Info("path wanted", "prefix", p.Prefix, "leaving", p.Leaving) })
 }
 
 // peers returns the sessions that shall be. A peer whose password is missing
@@ -242,15 +227,7 @@ func (r *Reconciler) peers() []session.Config {
 }
 
 // CleanUp removes all reports. It must not be called while Run runs.
-func (r *Reconciler) CleanUp() error { return r.reports.CleanUp() }
+func (r *Reconciler) CleanUp() error { return r.reporter.reports.CleanUp() }
 
-// names returns the configured peers in order.
-func (r *Reconciler) names() []string {
-	all := map[string]bool{}
-	if b := r.docs.Settings().BGP; b != nil {
-		for _, p := range b.Peers {
-			all[p.Name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(all))
-}
+// Report returns how things stood when they last changed.
+func (r *Reconciler) Report() Report { return r.reporter.answer.Load().complete() }

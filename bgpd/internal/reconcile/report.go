@@ -3,6 +3,7 @@ package reconcile
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -14,11 +15,11 @@ import (
 )
 
 // reportAll writes the reports and returns when to do so again at the latest.
-func (r *Reconciler) reportAll() time.Duration {
-	states := r.Speaker.States()
+func (r *reporter) reportAll() time.Duration {
+	r.view = r.seen.Load()
+	states := r.speaker.States()
 	r.reports.Daemon(schema.Daemon{
-		Observed:   r.docs.Seen(),
-		Conditions: []schema.Condition{report.Ready(r.docs.Node != nil, nil), r.docs.Problems.Condition(), r.peersCondition(states)},
+		Observed: r.docs.Seen(), Conditions: r.conditions(states),
 	})
 	if r.set {
 		for _, key := range slices.Sorted(maps.Keys(r.docs.VIPs)) {
@@ -30,7 +31,7 @@ func (r *Reconciler) reportAll() time.Duration {
 			r.reports.Remove(key)
 		}
 	}
-	r.Metrics.show(states, len(r.wanted.Paths))
+	r.metrics.show(states, len(r.wanted.Paths))
 	r.answer.Store(r.snapshot(states))
 	if wait, ok := r.reports.Finish(); !ok {
 		return wait
@@ -39,7 +40,7 @@ func (r *Reconciler) reportAll() time.Duration {
 }
 
 // reportVIP reports about a VIP whether peers know it.
-func (r *Reconciler) reportVIP(v schema.VIP, states map[string]session.State) {
+func (r *reporter) reportVIP(v schema.VIP, states map[string]session.State) {
 	if !v.Announces(schema.AnnounceBGP) {
 		if _, ok := r.reports.Last(v.Key); ok {
 			r.reports.Remove(v.Key)
@@ -54,15 +55,16 @@ func (r *Reconciler) reportVIP(v schema.VIP, states map[string]session.State) {
 }
 
 // announced is True when each address was told to a peer at least.
-func (r *Reconciler) announced(v schema.VIP, states map[string]session.State) schema.Condition {
+func (r *reporter) announced(v schema.VIP, states map[string]session.State) schema.Condition {
 	c := schema.Condition{Type: schema.ConditionAnnounced, Status: schema.True, Reason: "Announced"}
 	if why := r.why[v.Key]; why != "" {
 		c.Status, c.Reason, c.Message = schema.False, string(why), explain(why, v)
 		return c
 	}
 	var peers []string
+	names := slices.Sorted(maps.Keys(states))
 	for _, a := range v.Addresses {
-		told := toldTo(plan.Path{Prefix: plan.Host(a.IP)}, states)
+		told := toldTo(plan.Host(a.IP), names, states)
 		if len(told) == 0 {
 			c.Status, c.Reason = schema.False, "NoPeer"
 			c.Message = fmt.Sprintf("%s was told to no peer: %s", a.IP, r.complaint(states))
@@ -79,9 +81,9 @@ func (r *Reconciler) announced(v schema.VIP, states map[string]session.State) sc
 }
 
 // toldTo returns the peers that know a path.
-func toldTo(p plan.Path, states map[string]session.State) (peers []string) {
-	for _, name := range slices.Sorted(maps.Keys(states)) {
-		if _, ok := states[name].Sent[p.Prefix]; ok {
+func toldTo(p netip.Prefix, names []string, states map[string]session.State) (peers []string) {
+	for _, name := range names {
+		if states[name].Sent.Has(p) {
 			peers = append(peers, name)
 		}
 	}
@@ -99,7 +101,7 @@ func explain(why plan.Reason, v schema.VIP) string {
 }
 
 // complaint says in one line what is wrong with the peers.
-func (r *Reconciler) complaint(states map[string]session.State) string {
+func (r *reporter) complaint(states map[string]session.State) string {
 	names := r.names()
 	if len(names) == 0 {
 		return "no peer is configured for this node"
@@ -119,7 +121,7 @@ func (r *Reconciler) complaint(states map[string]session.State) string {
 }
 
 // problem says what is wrong with a peer, "" for nothing.
-func (r *Reconciler) problem(name string, st session.State) string {
+func (r *reporter) problem(name string, st session.State) string {
 	var parts []string
 	if text := r.problems[name]; text != "" {
 		parts = append(parts, text)
@@ -132,13 +134,36 @@ func (r *Reconciler) problem(name string, st session.State) string {
 	for _, f := range slices.Sorted(maps.Keys(st.Missing)) {
 		parts = append(parts, st.Missing[f])
 	}
+	if st.BFDProblem != "" {
+		parts = append(parts, st.BFDProblem)
+	}
 	return strings.Join(parts, ", ")
 }
 
 // conditionPeers, of bgpd about itself: there is a session with every peer.
+// Where BGP is off there is no such condition.
 const conditionPeers = "PeersEstablished"
 
-func (r *Reconciler) peersCondition(states map[string]session.State) schema.Condition {
+// conditionListening, of bgpd about itself: peers can open sessions. Where that
+// is not asked for there is no such condition.
+const conditionListening = "Listening"
+
+func (r *reporter) conditions(states map[string]session.State) []schema.Condition {
+	out := []schema.Condition{report.Ready(r.docs.Node != nil, nil), r.docs.Problems.Condition()}
+	if r.docs.Settings().BGP != nil {
+		out = append(out, r.peersCondition(states))
+	}
+	if r.wanted.Listen {
+		c := schema.Condition{Type: conditionListening, Status: schema.True, Reason: "Listening"}
+		if problem := r.speaker.Problem(); problem != "" {
+			c.Status, c.Reason, c.Message = schema.False, "NotListening", problem
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func (r *reporter) peersCondition(states map[string]session.State) schema.Condition {
 	c := schema.Condition{Type: conditionPeers, Status: schema.True, Reason: "Established"}
 	names, up := r.names(), 0
 	for _, name := range names {

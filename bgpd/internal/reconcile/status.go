@@ -1,7 +1,9 @@
 package reconcile
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/vipod/vipod/bgpd/internal/plan"
@@ -36,6 +38,8 @@ type PeerReport struct {
 	Paths          int     `json:"paths"`
 	Sessions       uint64  `json:"sessions"`
 	Lost           uint64  `json:"lost"`
+	// BFD is how that session stands, "" for none.
+	BFD string `json:"bfd,omitempty"`
 	// Ignored counts UPDATE messages of the peer.
 	Ignored uint64 `json:"ignoredUpdates"`
 	// Missing are families that are configured and not announced.
@@ -57,18 +61,17 @@ type snapshot struct {
 	states map[string]session.State
 }
 
-// Report returns how things stood when they last changed.
-func (r *Reconciler) Report() Report {
-	s := r.answer.Load()
+func (s *snapshot) complete() Report {
 	out := s.report
 	out.Paths = make([]PathReport, 0, len(s.paths))
+	names := slices.Sorted(maps.Keys(s.states))
 	for _, p := range s.paths {
-		out.Paths = append(out.Paths, PathReport{Prefix: p.Prefix, Leaving: p.Leaving, Peers: toldTo(p, s.states)})
+		out.Paths = append(out.Paths, PathReport{Prefix: p.Prefix, Leaving: p.Leaving, Peers: toldTo(p.Prefix, names, s.states)})
 	}
 	return out
 }
 
-func (r *Reconciler) snapshot(states map[string]session.State) *snapshot {
+func (r *reporter) snapshot(states map[string]session.State) *snapshot {
 	out := Report{Node: r.docs.Seen(), Problem: r.docs.Problems.Condition().Message, Peers: []PeerReport{}}
 	if b := r.docs.Settings().BGP; b != nil {
 		out.AS, out.RouterID = b.AS, b.RouterID
@@ -78,7 +81,7 @@ func (r *Reconciler) snapshot(states map[string]session.State) *snapshot {
 		out.Peers = append(out.Peers, PeerReport{
 			Name: name, Address: st.Address, AS: st.PeerAS, Phase: phase(st), Since: st.Since, Problem: r.problem(name, st),
 			HoldSeconds: st.Hold.Seconds(), RestartSeconds: st.RestartSeconds, Paths: len(st.Sent),
-			Sessions: st.Sessions, Lost: st.Lost, Ignored: st.Ignored, Missing: st.Missing,
+			Sessions: st.Sessions, Lost: st.Lost, Ignored: st.Ignored, Missing: st.Missing, BFD: st.BFD,
 		})
 	}
 	return &snapshot{report: out, paths: r.wanted.Paths, states: states}

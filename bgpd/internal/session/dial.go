@@ -73,21 +73,28 @@ func (s *Session) prepare(fd int, to netip.Addr) error {
 			errs = append(errs, fmt.Errorf("setting %s: %w", what, err))
 		}
 	}
-	level, ttl, minTTL := unix.IPPROTO_IP, unix.IP_TTL, unix.IP_MINTTL
-	if to.Is6() {
-		level, ttl, minTTL = unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, unix.IPV6_MINHOPCOUNT
-	}
-	if s.cfg.TTL != 0 {
-		set("TTL", unix.SetsockoptInt(fd, level, ttl, int(s.cfg.TTL)))
-	}
-	if s.cfg.MinTTL != 0 {
-		set("least TTL", unix.SetsockoptInt(fd, level, minTTL, int(s.cfg.MinTTL)))
-	}
+	set("TTL", s.setHops(fd, to))
 	if s.cfg.SourceInterface != "" {
 		set("source interface", unix.BindToDevice(fd, s.cfg.SourceInterface))
 	}
 	if s.cfg.Secret != "" {
 		set("password", signature(fd, to, s.cfg.Secret))
+	}
+	return errors.Join(errs...)
+}
+
+// setHops sets the TTL of packets sent and the least of those accepted.
+func (s *Session) setHops(fd int, to netip.Addr) error {
+	level, ttl, minTTL := unix.IPPROTO_IP, unix.IP_TTL, unix.IP_MINTTL
+	if to.Is6() {
+		level, ttl, minTTL = unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, unix.IPV6_MINHOPCOUNT
+	}
+	var errs []error
+	if s.cfg.TTL != 0 {
+		errs = append(errs, unix.SetsockoptInt(fd, level, ttl, int(s.cfg.TTL)))
+	}
+	if s.cfg.MinTTL != 0 {
+		errs = append(errs, unix.SetsockoptInt(fd, level, minTTL, int(s.cfg.MinTTL)))
 	}
 	return errors.Join(errs...)
 }

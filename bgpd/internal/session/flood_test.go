@@ -71,7 +71,7 @@ func TestFloodOfPrefixesTakesNoMemory(t *testing.T) {
 			HoldSeconds: 90, KeepaliveSeconds: 30, RetrySeconds: 1,
 		},
 		LocalAS: 64513, RouterID: netip.MustParseAddr("192.0.2.1"),
-	}, false, func() {})
+	}, false, nil, func() {})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); s.Run(ctx) }()

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/netip"
 	"sync"
 	"time"
 
+	"github.com/vipod/vipod/bgpd/internal/bfd"
 	"github.com/vipod/vipod/bgpd/internal/plan"
 	"github.com/vipod/vipod/bgpd/internal/wire"
 	"github.com/vipod/vipod/shared/schema"
@@ -35,6 +37,9 @@ type Session struct {
 	cfg    Config
 	log    *slog.Logger
 	notify func()
+	hub    *bfd.Hub
+
+	incoming chan *net.TCPConn // opened by the peer
 
 	changed *trigger.Trigger // paths
 	stop    chan uint8       // subcode of the Cease
@@ -42,14 +47,15 @@ type Session struct {
 	mu    sync.Mutex
 	paths []plan.Path
 	state State
+	bfd   *bfd.Session // nil for none
 }
 
 // New returns a session with a peer. restarted says that an earlier process
 // may have announced paths which the peer still has. notify is called, and
-// must not block, when State changed.
-func New(log *slog.Logger, cfg Config, restarted bool, notify func()) *Session {
+// must not block, when State changed. hub has the sockets of BFD.
+func New(log *slog.Logger, cfg Config, restarted bool, hub *bfd.Hub, notify func()) *Session {
 	return &Session{
-		cfg: cfg, log: log.With("peer", cfg.Name), notify: notify, changed: trigger.New(), stop: make(chan uint8, 1),
+		cfg: cfg, log: log.With("peer", cfg.Name), notify: notify, hub: hub, incoming: make(chan *net.TCPConn, 1), changed: trigger.New(), stop: make(chan uint8, 1),
 		state: State{Phase: Idle, Restarting: restarted, Since: time.Now()},
 	}
 }
@@ -57,8 +63,8 @@ func New(log *slog.Logger, cfg Config, restarted bool, notify func()) *Session {
 // Config returns what the session was made with.
 func (s *Session) Config() Config { return s.cfg }
 
-// Set gives the whole list of paths that the peer shall know. It may not be
-// changed afterwards.
+// Set gives the whole list of paths that the peer shall know, by prefix in
+// order. It may not be changed afterwards.
 func (s *Session) Set(paths []plan.Path) {
 	s.mu.Lock()
 	s.paths = paths
@@ -83,7 +89,7 @@ const (
 	again = 50 * time.Millisecond
 	// firstWait is the pause after an attempt that came to nothing; it grows
 	// up to the peer's RetrySeconds.
-	firstWait = time.Second
+	firstWait = time.Second / 2
 )
 
 // errStopped is the end by Stop.
@@ -93,6 +99,7 @@ var errStopped = errors.New("stopped")
 func (s *Session) Run(ctx context.Context) {
 	longest := max(time.Duration(s.cfg.RetrySeconds)*time.Second, firstWait)
 	backoff := trigger.Backoff{Min: firstWait, Max: longest}
+	defer s.dismiss()
 	for {
 		up, err := s.once(ctx)
 		if ctx.Err() != nil || errors.Is(err, errStopped) {
@@ -104,12 +111,17 @@ func (s *Session) Run(ctx context.Context) {
 			backoff.Reset()
 			wait = again
 		}
+		if len(s.incoming) > 0 {
+			wait = 0
+		}
 		s.failed(err, up > 0)
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.stop:
 			return
+		case conn := <-s.incoming:
+			s.Admit(conn) // for the next attempt
 		case <-time.After(wait):
 		}
 	}
@@ -130,14 +142,14 @@ func (s *Session) failed(err error, wasUp bool) {
 // once makes one attempt and returns how long the session was up.
 func (s *Session) once(ctx context.Context) (up time.Duration, err error) {
 	s.update(func(st *State) { st.enter(Connect) })
-	conn, err := s.dial(ctx)
+	conn, err := s.connect(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = conn.Close() }() // the reason is in err already
 	end := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer end()
-	t := &talk{Session: s, conn: conn, sent: plan.Sent{}}
+	t := &talk{Session: s, conn: conn}
 	if err := t.open(); err != nil {
 		t.complain(err)
 		return 0, err
@@ -154,7 +166,11 @@ func (s *Session) once(ctx context.Context) (up time.Duration, err error) {
 func (s *Session) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state
+	out := s.state
+	if s.bfd != nil {
+		out.BFD = s.bfd.State().String()
+	}
+	return out
 }
 
 func (s *Session) update(change func(*State)) {

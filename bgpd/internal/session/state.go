@@ -50,6 +50,9 @@ type State struct {
 	// Sessions counts how often one came up, Ignored the UPDATE messages of
 	// the peer, which nobody looked into.
 	Sessions, Ignored uint64
+	// BFD is how the session of BFD stands, "" for none; BFDProblem why there
+	// is none although it is asked for.
+	BFD, BFDProblem string
 	// Lost counts the sessions that ended against our will.
 	Lost uint64
 }
@@ -62,7 +65,7 @@ func (st *State) end(err error) {
 		st.Lost++
 	}
 	st.enter(Idle)
-	st.Sent, st.Missing, st.RestartSeconds = nil, nil, 0
+	st.Sent, st.Missing, st.RestartSeconds, st.BFDProblem = nil, nil, 0, ""
 	if st.Problem = ""; err != nil {
 		st.Problem = err.Error()
 	}

@@ -149,9 +149,12 @@ func (t *talk) keep(ctx context.Context) error {
 		defer ticker.Stop()
 		tick = ticker.C
 	}
+	lost, end := t.watchPath(ctx)
+	defer end()
 	if err := t.first(); err != nil {
 		return err
 	}
+	var asked refreshes
 	for {
 		var err error
 		select {
@@ -160,8 +163,14 @@ func (t *talk) keep(ctx context.Context) error {
 		case subcode := <-t.stop:
 			return t.end(subcode, failed)
 		case err = <-failed:
+		case conn := <-t.incoming:
+			err = t.collide(conn)
+		case why := <-lost:
+			err = &wire.ErrMessage{Code: wire.CodeCease, Subcode: wire.CeaseBFDDown, Text: "BFD: " + why.String()}
 		case f := <-refresh:
-			err = t.again(f)
+			asked.add(f)
+		case <-asked.due:
+			err = t.again(asked.take())
 		case <-t.changed.C():
 			err = t.sync()
 		case <-tick:

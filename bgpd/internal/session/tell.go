@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/vipod/vipod/bgpd/internal/plan"
 	"github.com/vipod/vipod/bgpd/internal/wire"
@@ -26,21 +27,55 @@ func (t *talk) first() error {
 	return nil
 }
 
-// again tells everything of a family once more.
-func (t *talk) again(f wire.Family) error {
-	maps.DeleteFunc(t.sent, func(p netip.Prefix, _ string) bool { return familyOf(p) == f })
+// again tells everything of some families once more.
+func (t *talk) again(families map[wire.Family]bool) error {
+	t.sent = slices.DeleteFunc(slices.Clone(t.sent), func(p plan.Path) bool { return families[familyOf(p.Prefix)] })
 	return t.sync()
+}
+
+// refreshRest is the least time between two answers to ROUTE-REFRESH: a peer
+// must not keep this node busy by asking.
+const refreshRest = time.Second
+
+// refreshes are the families that the peer asked for, and when it is due.
+type refreshes struct {
+	families map[wire.Family]bool
+	due      <-chan time.Time
+	last     time.Time
+}
+
+func (r *refreshes) add(f wire.Family) {
+	if r.families == nil {
+		r.families = map[wire.Family]bool{}
+	}
+	r.families[f] = true
+	if r.due == nil {
+		r.due = time.After(time.Until(r.last.Add(refreshRest)))
+	}
+}
+
+func (r *refreshes) take() map[wire.Family]bool {
+	f := r.families
+	*r = refreshes{last: time.Now()}
+	return f
 }
 
 // sync makes the peer know what is wanted.
 func (t *talk) sync() error {
-	var mine []plan.Path
-	for _, p := range t.wanted() {
-		if _, ok := t.hops[familyOf(p.Prefix)]; ok {
-			mine = append(mine, p)
-		}
+	mine := t.wanted()
+	if len(t.hops) < 2 {
+		mine = slices.DeleteFunc(slices.Clone(mine), func(p plan.Path) bool {
+			_, ok := t.hops[familyOf(p.Prefix)]
+			return !ok
+		})
 	}
-	return t.do(plan.Difference(mine, t.sent))
+	ops := plan.Difference(mine, t.sent)
+	if err := t.do(ops); err != nil || len(ops) == 0 {
+		return err
+	}
+	t.sent = mine
+	t.update(func(st *State) { st.Sent = mine })
+	return nil
 }
 
 // do sends the changes.
@@ -51,12 +86,7 @@ func (t *talk) do(ops []plan.Op) error {
 				return err
 			}
 		}
-		op.Apply(t.sent)
 		t.log.Debug("told", "op", op)
-	}
-	if len(ops) > 0 {
-		sent := maps.Clone(t.sent)
-		t.update(func(st *State) { st.Sent = sent })
 	}
 	return nil
 }
@@ -82,7 +112,7 @@ const internalPreference = 100
 
 // attributes adds what belongs to the session. To a peer of our own AS go
 // preferences, to others our AS.
-func (t *talk) attributes(a plan.Attributes, h hop) *wire.Attributes {
+func (t *talk) attributes(a *plan.Attributes, h hop) *wire.Attributes {
 	out := &wire.Attributes{NextHop: h.ip, LinkLocal: h.linkLocal, MED: a.MED}
 	communities := slices.Concat(t.cfg.Communities, a.Communities)
 	if a.Leaving {
@@ -127,13 +157,7 @@ func familyOf(p netip.Prefix) wire.Family {
 type hop struct{ ip, linkLocal netip.Addr }
 
 // local is the session's own address.
-func (t *talk) local() netip.Addr {
-	addr, err := netip.ParseAddrPort(t.conn.LocalAddr().String())
-	if err != nil {
-		return netip.Addr{}
-	}
-	return addr.Addr().Unmap()
-}
+func (t *talk) local() netip.Addr { return addressOf(t.conn.LocalAddr().String()) }
 
 // overIPv6 says whether the session is one of IPv6 link-local addresses, over
 // which IPv4 goes with IPv6 next hops.

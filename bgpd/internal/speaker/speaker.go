@@ -8,10 +8,12 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"sync"
 
+	"github.com/vipod/vipod/bgpd/internal/bfd"
 	"github.com/vipod/vipod/bgpd/internal/plan"
 	"github.com/vipod/vipod/bgpd/internal/session"
 	"github.com/vipod/vipod/bgpd/internal/wire"
@@ -21,6 +23,8 @@ import (
 type Wanted struct {
 	Peers []session.Config
 	Paths []plan.Path
+	// Listen: peers may open sessions, too.
+	Listen bool
 }
 
 // Speaker announces paths to peers.
@@ -30,6 +34,8 @@ type Speaker interface {
 	Set(Wanted)
 	// States returns how the sessions stand, by the peer's name.
 	States() map[string]session.State
+	// Problem is why it does not listen although it shall, "" for nothing.
+	Problem() string
 	// Close withdraws every path, then closes every session and waits for
 	// that. Nothing is set after it.
 	Close()
@@ -42,6 +48,7 @@ type Speaker interface {
 type BGP struct {
 	log    *slog.Logger
 	notify func()
+	hub    *bfd.Hub
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -51,7 +58,9 @@ type BGP struct {
 	sessions map[string]*running
 	// told: Set was called. To the peers of the first call an earlier process
 	// may have announced paths.
-	told bool
+	told    bool
+	door    *door // nil while it does not listen
+	problem string
 }
 
 var _ Speaker = (*BGP)(nil)
@@ -60,7 +69,7 @@ var _ Speaker = (*BGP)(nil)
 // when a state changed.
 func New(log *slog.Logger, notify func()) *BGP {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &BGP{log: log, notify: notify, ctx: ctx, cancel: cancel, sessions: map[string]*running{}}
+	return &BGP{log: log, notify: notify, hub: bfd.NewHub(log), ctx: ctx, cancel: cancel, sessions: map[string]*running{}}
 }
 
 // running is a session and when it has ended.
@@ -72,7 +81,7 @@ type running struct {
 // start runs a session once the one before it, if any, has ended: a peer has
 // one session with us at a time.
 func (b *BGP) start(cfg session.Config, restarted bool, before *running) *running {
-	s := &running{session.New(b.log, cfg, restarted, b.notify), make(chan struct{})}
+	s := &running{session.New(b.log, cfg, restarted, b.hub, b.notify), make(chan struct{})}
 	b.wg.Go(func() {
 		defer close(s.done)
 		if before != nil {
@@ -108,6 +117,50 @@ func (b *BGP) Set(w Wanted) {
 			delete(b.sessions, name)
 		}
 	}
+	b.listen(w.Listen)
+}
+
+// listen opens or closes the door, and has it know the peers.
+func (b *BGP) listen(wanted bool) {
+	var err error
+	switch {
+	case wanted && b.door == nil:
+		b.door, err = openDoor(b.sessionOf)
+	case !wanted && b.door != nil:
+		b.door.close()
+		b.door = nil
+	}
+	if b.door != nil {
+		err = b.door.demand(b.sessions)
+	}
+	problem := ""
+	if err != nil {
+		problem = err.Error()
+	}
+	if problem != "" && problem != b.problem {
+		b.log.Error("listening", "err", err)
+	}
+	b.problem = problem
+}
+
+// sessionOf returns the session of the peer with the address, nil for none: a
+// peer whose password the door does not demand is none.
+func (b *BGP) sessionOf(from netip.Addr) *session.Session {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.sessions {
+		if s.Is(from) && b.door != nil && b.door.keyed[s.Session] {
+			return s.Session
+		}
+	}
+	return nil
+}
+
+// Problem implements Speaker.
+func (b *BGP) Problem() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.problem
 }
 
 // States implements Speaker.
@@ -124,6 +177,7 @@ func (b *BGP) States() map[string]session.State {
 // Close implements Speaker.
 func (b *BGP) Close() {
 	b.mu.Lock()
+	b.listen(false)
 	for _, name := range slices.Sorted(maps.Keys(b.sessions)) {
 		b.sessions[name].Stop(wire.CeaseShutdown)
 	}
@@ -134,6 +188,9 @@ func (b *BGP) Close() {
 
 // Leave implements Speaker.
 func (b *BGP) Leave() {
+	b.mu.Lock()
+	b.listen(false)
+	b.mu.Unlock()
 	b.cancel()
 	b.wg.Wait()
 }

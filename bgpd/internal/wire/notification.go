@@ -20,6 +20,7 @@ const (
 	CeaseShutdown     uint8 = 2
 	CeaseDeconfigured uint8 = 3
 	CeaseReset        uint8 = 4
+	CeaseCollision    uint8 = 7
 	CeaseBFDDown      uint8 = 10
 )
 
@@ -36,7 +37,7 @@ var subcodes = map[[2]uint8]string{
 	{CodeCease, 1}: "maximum number of prefixes reached", {CodeCease, CeaseShutdown}: "administrative shutdown",
 	{CodeCease, CeaseDeconfigured}: "peer de-configured", {CodeCease, CeaseReset}: "administrative reset",
 	{CodeCease, 5}: "connection rejected", {CodeCease, 6}: "other configuration change",
-	{CodeCease, 7}: "connection collision", {CodeCease, 8}: "out of resources", {CodeCease, 9}: "hard reset",
+	{CodeCease, CeaseCollision}: "connection collision", {CodeCease, 8}: "out of resources", {CodeCease, 9}: "hard reset",
 	{CodeCease, CeaseBFDDown}: "BFD down",
 }
 

@@ -41,7 +41,7 @@ func opens() map[string]*Open {
 	id := netip.MustParseAddr("192.0.2.1")
 	return map[string]*Open{
 		"least":      {AS: 65000, Hold: 90, RouterID: id, Families: map[Family]bool{IPv4: true}},
-		"large AS":   {AS: 4200000000, Hold: 0, RouterID: id, Families: both, FourOctetAS: true},
+		"large-as":   {AS: 4200000000, Hold: 0, RouterID: id, Families: both, FourOctetAS: true},
 		"everything": {AS: 65000, Hold: 3, RouterID: id, Families: both, FourOctetAS: true, Refresh: true, IPv4OverIPv6: true, Restart: &Restart{Restarted: true, Seconds: 120, Families: both}},
 	}
 }

@@ -43,6 +43,8 @@ type BGP struct {
 	RouterInterface string
 	SourceAddress   netip.Addr
 	SourceInterface string
+	// Listen: peers may open the session, too.
+	Listen bool
 	// Hold, Keepalive, Restart and Retry are whole seconds.
 	Hold, Keepalive, Restart, Retry time.Duration
 	// NextHop is a mode of package bgppeer, "" for none.
@@ -87,7 +89,7 @@ const (
 func (b *BGP) peer(p bgppeer.Peer) Peer {
 	out := b.standard()
 	out.Name, out.Address, out.Interface, out.AS, out.Port = p.Name(), p.Address, p.Link, p.AS, p.Port
-	out.Password = p.Password != ""
+	out.Password, out.BFD = p.Password != "", p.BFD
 	mode := cmp.Or(p.NextHop, b.NextHop)
 	if p.NextHop != "" {
 		out.NextHop4, out.NextHop6 = p.NextHop4, p.NextHop6

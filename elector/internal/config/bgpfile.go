@@ -41,7 +41,40 @@ type filePeer struct {
 	Communities      []schema.Community      `yaml:"communities"`
 	LargeCommunities []schema.LargeCommunity `yaml:"largeCommunities"`
 	LocalPreference  *uint32                 `yaml:"localPreference"`
+	BFD              *fileBFD                `yaml:"bfd"`
 	NodeSelector     map[string]string       `yaml:"nodeSelector"`
+}
+
+// fileBFD is how BFD is asked for; what it leaves out is as kube-vip has it.
+type fileBFD struct {
+	Transmit   *time.Duration `yaml:"transmit"`
+	Receive    *time.Duration `yaml:"receive"`
+	Multiplier *uint8         `yaml:"multiplier"`
+}
+
+// document returns BFD as the document has it, nil for none.
+func (f *fileBFD) document() (*schema.BFD, error) {
+	if f == nil {
+		return nil, nil
+	}
+	b := schema.DefaultBFD()
+	for _, t := range []struct {
+		name string
+		from *time.Duration
+		to   *uint16
+	}{{"transmit", f.Transmit, &b.TXMillis}, {"receive", f.Receive, &b.RXMillis}} {
+		if t.from == nil {
+			continue
+		}
+		if *t.from < 10*time.Millisecond || *t.from > time.Minute || *t.from%time.Millisecond != 0 {
+			return nil, fmt.Errorf("bfd: %s: %s is not allowed: want whole milliseconds, 10ms to 1m", t.name, *t.from)
+		}
+		*t.to = uint16(t.from.Milliseconds())
+	}
+	if f.Multiplier != nil {
+		b.Multiplier = *f.Multiplier
+	}
+	return &b, b.Validate()
 }
 
 // ParsePeers reads the YAML form of peers; an unknown key is an error.
@@ -89,6 +122,10 @@ func (b *BGP) filePeer(f *filePeer) (Peer, error) {
 	}
 	p.Communities, p.LargeCommunities, p.LocalPref = f.Communities, f.LargeCommunities, f.LocalPreference
 	p.NodeSelector = f.NodeSelector
+	var err error
+	if p.BFD, err = f.BFD.document(); err != nil {
+		return p, err
+	}
 	return p, errors.Join(f.times(&p.BGPPeer), f.families(&p.BGPPeer, b), f.check(&p.BGPPeer))
 }
 
@@ -147,6 +184,8 @@ func (f *filePeer) check(p *schema.BGPPeer) error {
 	switch {
 	case f.GTSM && f.Multihop:
 		return errors.New("gtsm, multihop: both are given: want one of them")
+	case f.BFD != nil && f.Multihop:
+		return errors.New("bfd, multihop: both are given: BFD is for peers on the same link")
 	case p.AS == 0 && p.Address.IsValid():
 		return errors.New("asn: missing")
 	case f.SourceAddress.IsValid() && f.SourceInterface != "":

@@ -56,6 +56,8 @@ var routed = []setting{
 		"For how long peers keep the paths while bgpd restarts (graceful restart); 0 is not at all."},
 	{"vipod_bgp_retry", "", []string{"bgpRetry"}, "5", duration(func(r *raw) *time.Duration { return &r.BGP.Retry }, time.Second, time.Second),
 		"Longest time between two attempts to reach a peer."},
+	{"vipod_bgp_listen", "", []string{"bgpListen"}, "false", boolean(func(r *raw) *bool { return &r.BGP.Listen }),
+		"bgpd listens on port 179, too, for its peers alone. Its container needs NET_BIND_SERVICE then, which the manifests do not give it."},
 	{"vipod_bgp_config", "", []string{"bgpConfig"}, "", path(func(r *raw) *string { return &r.BGP.File }),
 		"YAML file of peers (see bgpd's page), read again when it changes. Its peers come besides those of the settings above."},
 	{"annotation", "", []string{"annotations"}, "", matching("the prefix of annotations, such as example.com", func(r *raw) *string { return &r.BGP.AnnotationPrefix }, isSubdomain),
@@ -151,8 +153,8 @@ func (p *parser) completeBGP() error {
 		errs = append(errs, errors.New("bgp_peers: missing: BGP mode needs a peer: bgp_peers, bgp_peeraddress, vipod_bgp_config or annotation"))
 	}
 	for _, one := range all {
-		if one.BFD {
-			errs = append(errs, fmt.Errorf("bgp_peers: peer %s asks for BFD, which this build does not have: short hold times take its place", one.Name()))
+		if one.BFD != nil && one.Multihop {
+			errs = append(errs, fmt.Errorf("bgp_peers: peer %s: BFD and multihop: want one of them: BFD is for peers on the same link", one.Name()))
 		}
 		b.Peers = append(b.Peers, b.peer(one))
 	}

@@ -45,7 +45,7 @@ func BGP(in Speaker) (*schema.BGP, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &schema.BGP{AS: b.AS, RouterID: id, Peers: []schema.BGPPeer{}}
+	out := &schema.BGP{AS: b.AS, RouterID: id, Peers: []schema.BGPPeer{}, Listen: b.Listen}
 	names := map[string]bool{}
 	for _, p := range peers {
 		if len(p.NodeSelector) > 0 && (in.Node == nil || !p.Selects(in.Node.Labels)) {

@@ -31,7 +31,7 @@ type Env struct {
 }
 
 // Program describes a daemon's binary. Its subcommands are run (the default),
-// status, check, healthz, readyz, prepare and version.
+// status, check, healthz, readyz, prepare, version and help.
 type Program struct {
 	Name string
 	// Flags adds the daemon's own flags; may be nil.
@@ -56,6 +56,9 @@ const gcPercent = 25
 
 // ExitUsage is the exit code for a command line that makes no sense.
 const ExitUsage = 2
+
+// commands are for people to read.
+const commands = "run, status, check, healthz, readyz, prepare, version, help"
 
 var errUsage = errors.New("usage")
 
@@ -92,6 +95,15 @@ func (p *Program) command(args []string, getenv func(string) string, stdout, std
 	if p.Flags != nil {
 		p.Flags(fs)
 	}
+	fs.Usage = func() {
+		fmt.Fprintf(fs.Output(), "usage: %s [COMMAND] [flags]\n\ncommands: %s; without one: run\n\nflags:\n", p.Name, commands)
+		fs.PrintDefaults()
+	}
+	if name == "help" {
+		fs.SetOutput(stdout)
+		fs.Usage()
+		return nil
+	}
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil
@@ -118,7 +130,7 @@ func (p *Program) command(args []string, getenv func(string) string, stdout, std
 		_, err := fmt.Fprintln(stdout, version.String())
 		return err
 	}
-	return fmt.Errorf("%w: unknown command %q (run, status, check, healthz, readyz, prepare, version)", errUsage, name)
+	return fmt.Errorf("%w: unknown command %q (%s)", errUsage, name, commands)
 }
 
 func orDefault(s, or string) string {

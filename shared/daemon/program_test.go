@@ -138,7 +138,7 @@ func TestNetnsCommandLinesThatMakeNoSense(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"fly"}, `unknown command "fly" (run, status, check, healthz, readyz, prepare, version)`},
+		{[]string{"fly"}, `unknown command "fly" (run, status, check, healthz, readyz, prepare, version, help)`},
 		{[]string{"run", "now"}, `unexpected argument "now"`},
 		{[]string{"-what"}, "flag provided but not defined: -what"},
 		{[]string{"-log-level", "loud"}, "-log-level"},
@@ -151,6 +151,10 @@ func TestNetnsCommandLinesThatMakeNoSense(t *testing.T) {
 func TestNetnsHelpAndVersion(t *testing.T) {
 	r := command(t, &daemon.Program{}, newStateDir(t), "-h")
 	r.expect(t, 0, "", "VIPOD_STATE_DIR")
+	if r := command(t, &daemon.Program{}, newStateDir(t), "help"); r.code != 0 || r.stderr != "" ||
+		!strings.Contains(r.stdout, "usage: elector [COMMAND]") || !strings.Contains(r.stdout, "VIPOD_STATE_DIR") {
+		t.Errorf("help: exit code %d, output %q, errors %q", r.code, r.stdout, r.stderr)
+	}
 	command(t, &daemon.Program{}, "", "version").expect(t, 0, version.String()+"\n", "")
 }
 

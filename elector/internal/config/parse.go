@@ -97,8 +97,13 @@ func (s setting) setDefault(r *raw) error {
 
 // fault makes the error about a text that was given for s.
 func (s setting) fault(g given, err error) error {
-	if errors.Is(err, errNotAllowed) {
-		err = fmt.Errorf("%s is not allowed: want %s", Quote(g.text), s.allowed)
+	text := g.text
+	item, isItem := errors.AsType[errItem](err)
+	if isItem {
+		text = string(item)
+	}
+	if isItem || errors.Is(err, errNotAllowed) {
+		err = fmt.Errorf("%s is not allowed: want %s", Quote(text), s.allowed)
 	}
 	return fmt.Errorf("%s (%s): %w", s.name, g.origin, err)
 }

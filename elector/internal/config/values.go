@@ -38,6 +38,12 @@ type value struct {
 // errNotAllowed stands for the sentence that says what is allowed.
 var errNotAllowed = errors.New("not allowed")
 
+// errItem is an item of a list that is not allowed: the sentence is about it
+// and not about the whole list.
+type errItem string
+
+func (e errItem) Error() string { return string(e) + " is not allowed" }
+
 // maxQuoted is how much of a value an error repeats, in runes.
 const maxQuoted = 100
 
@@ -275,7 +281,7 @@ func parseAddress(text string) (netip.Addr, error) {
 	case err != nil && isSubdomain(strings.ToLower(strings.TrimSuffix(text, "."))) && strings.ContainsFunc(text, isLetter):
 		return a, fmt.Errorf("%s is a host name: want it in the setting address", Quote(text))
 	case err != nil:
-		return a, errNotAllowed
+		return a, errItem(text)
 	case a.IsUnspecified():
 		return a, fmt.Errorf("%s asks for DHCP, and the control plane needs a fixed address", Quote(text))
 	case a.Zone() != "" || a.Is4In6() || a.IsMulticast() || a.IsLoopback() || a.IsLinkLocalUnicast():
@@ -293,7 +299,7 @@ func prefixes(field func(*raw) *[]netip.Prefix) value {
 		for _, item := range split(text) {
 			p, err := netip.ParsePrefix(item)
 			if err != nil || p.Addr().Is4In6() {
-				return nil, errNotAllowed
+				return nil, errItem(item)
 			}
 			all = append(all, p.Masked())
 		}
@@ -310,8 +316,8 @@ func components(field func(*raw) *[]string) value {
 	}
 	return into("names of daemons with commas between: "+strings.Join(known, ", "), field, func(text string) ([]string, error) {
 		asked := split(text)
-		if slices.ContainsFunc(asked, func(s string) bool { return !slices.Contains(known, s) }) {
-			return nil, errNotAllowed
+		if i := slices.IndexFunc(asked, func(s string) bool { return !slices.Contains(known, s) }); i >= 0 {
+			return nil, errItem(asked[i])
 		}
 		return slices.DeleteFunc(slices.Clone(known), func(s string) bool {
 			return s != ownership.Elector && !slices.Contains(asked, s)

@@ -72,7 +72,6 @@ func TestRefusedAddresses(t *testing.T) {
 		{"network of the subnet", "203.0.113.0", ReasonAddressRefused, "is the first or last address of 203.0.113.0/24, which no host has"},
 		{"this node's", "198.51.100.1", ReasonAddressRefused, "is an address of node n1"},
 		{"another node's", "2001:db8::3", ReasonAddressRefused, "is an address of node n3"},
-		{"only the link knows", "203.0.113.1", ReasonAddressRefused, "is this node's own address"},
 		{"the API server's", "198.51.100.250", ReasonAddressRefused, "is an address of the API server"},
 		{"the control plane's VIP", "198.51.100.9", ReasonAddressRefused, "is the VIP of the control plane"},
 		{"a cluster IP", "10.96.0.10", ReasonAddressRefused, "is the cluster IP of a Service"},
@@ -94,6 +93,14 @@ func TestRefusedAddresses(t *testing.T) {
 				refusal shop/web `+test.reason+`: address "`+test.address+`" is refused: it `+test.why)
 		})
 	}
+}
+
+// An address of one node's link is known to that node alone: the plan stays the
+// same on all of them, and the others find it by their probe.
+func TestAddressThatOnlyThisNodesLinkKnowsIsNotServedHereAndNotRefused(t *testing.T) {
+	check(t, world(svc("shop/web", ips("203.0.113.1,203.0.113.80"))), `
+		shop.web 203.0.113.1/32@eth0,203.0.113.80/32@eth0 group=0 not here: 203.0.113.1 is this node's own address, on interface eth1
+		group 0 [203.0.113.1 203.0.113.80] eligible=false candidates=any`)
 }
 
 func TestLastAddressOfAPointToPointLinkIsAHost(t *testing.T) {

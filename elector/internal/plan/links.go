@@ -72,6 +72,20 @@ func (l *links) place(ip netip.Addr, want string) (schema.Address, string) {
 	return a, ""
 }
 
+// ownAddress says why an address that somebody else gave this node cannot be
+// served here, "" if nobody did. It is no refusal, which all nodes must agree
+// on: only this node can know of it, and the others find it by their probe.
+func (l *links) ownAddress(ip netip.Addr) string {
+	for _, link := range l.all {
+		for _, own := range link.Addresses {
+			if own.Addr().WithZone("").Unmap() == ip {
+				return fmt.Sprintf("%s is this node's own address, on interface %s", ip, link.Name)
+			}
+		}
+	}
+	return ""
+}
+
 func (l *links) length(ip netip.Addr) int {
 	switch {
 	case l.subnet.Auto:

@@ -77,7 +77,6 @@ func newForbidden(in Input) forbidden {
 	}
 	for _, l := range in.Links {
 		for _, own := range l.Addresses {
-			f.add(own.Addr(), "is this node's own address")
 			if own.Addr().Is4() && own.Bits() < 31 {
 				f.subnets = append(f.subnets, own.Masked())
 			}

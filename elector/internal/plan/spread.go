@@ -32,6 +32,9 @@ func (p *planner) placeRouted(s *service, ip netip.Addr, want string) (schema.Ad
 		return unplaced(ip), p.lacksDaemon()
 	}
 	a, why := p.place(s, ip, want)
+	if why == "" {
+		why = p.links.ownAddress(ip)
+	}
 	if c.Mode == config.ModeBGP && why == "" {
 		why = p.lacksDaemon()
 	}

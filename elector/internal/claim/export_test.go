@@ -5,5 +5,6 @@ package claim
 func (m *Machine) Weaken(rule string) {
 	m.flaws = flaws{
 		noForfeit: rule == "forfeit", noOrder: rule == "order", noLagGuard: rule == "lag", noMute: rule == "mute",
+		noTwin: rule == "twin",
 	}
 }

@@ -43,6 +43,10 @@ type Lock struct {
 
 	update  updater
 	sending string // holder that the update in flight writes
+
+	// See Beside: a twin has the node's Lease, none is ruled out, the Lease may
+	// be a twin's though it names us.
+	twin, unproven, shared bool
 }
 
 // NewLock returns the lock of the node with the given identity.
@@ -168,7 +172,7 @@ func (l *Lock) step(now time.Duration) {
 func (l *Lock) intent(now time.Duration) (holder string, at time.Duration) {
 	mine := l.exists && l.record.Holder == l.identity
 	switch {
-	case !l.synced || l.update.waits || l.suspended && l.phase != Idle:
+	case !l.synced || l.update.waits || l.twin || l.suspended && l.phase != Idle:
 		return "", never
 	case l.phase == Owned || l.phase == Draining:
 		if l.update.version == 0 {
@@ -177,11 +181,11 @@ func (l *Lock) intent(now time.Duration) (holder string, at time.Duration) {
 		return l.identity, l.update.sent + l.timing.Renew
 	case !l.told:
 		return "", never
-	case mine && !l.eligible && l.update.version != 0:
+	case mine && !l.eligible && !l.shared && l.update.version != 0:
 		return "", now
-	case !l.eligible || l.suspended:
+	case !l.eligible || l.suspended || l.unproven:
 		return "", never
-	case !l.exists, l.record.Holder == "", mine && l.update.version != 0:
+	case !l.exists, l.record.Holder == "", mine && !l.shared && l.update.version != 0:
 		return l.identity, now
 	}
 	return l.identity, max(now, l.at+l.record.Duration)
@@ -215,7 +219,7 @@ func (l *Lock) Committed(now time.Duration, version uint64) {
 	if l.sending == l.identity && !l.suspended {
 		l.valid = l.timing.grant(l.update.sent)
 		if l.phase == Idle || l.phase == Released {
-			l.phase, l.epoch = Owned, version
+			l.phase, l.epoch, l.shared = Owned, version, false
 		}
 	}
 	l.step(now)

@@ -23,6 +23,7 @@ type Machine struct {
 	valid     time.Duration // the grant
 	hold      time.Duration // until when nothing is claimed
 	suspended bool
+	twin      time.Duration // until when a twin's Lease counts
 	update    updater
 
 	flaws flaws
@@ -35,6 +36,7 @@ type flaws struct {
 	noOrder    bool // own an address when the update is answered
 	noLagGuard bool // take a late event of an earlier claim for the new one
 	noMute     bool // release an address without waiting for silence
+	noTwin     bool // take a twin's Lease for our own
 }
 
 // address is one address that this node is concerned with.
@@ -215,7 +217,7 @@ func (m *Machine) drop(now time.Duration, a *address) {
 
 // Deadline returns when Tick or Next must be called at the latest.
 func (m *Machine) Deadline(now time.Duration) time.Duration {
-	d := m.update.due(m.timing, m.blocked())
+	d := m.update.due(m.timing, m.blocked(now))
 	for _, a := range m.addrs {
 		switch {
 		case a.claimed():
@@ -225,6 +227,9 @@ func (m *Machine) Deadline(now time.Duration) time.Duration {
 		}
 	}
 	d = min(d, m.view.nextExpiry(now, m.node))
+	if now < m.twin {
+		d = min(d, m.twin)
+	}
 	if now < m.hold {
 		d = min(d, m.hold)
 	}

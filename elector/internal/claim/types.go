@@ -56,6 +56,9 @@ type Lease struct {
 	Ready bool
 	// Claims are the addresses that the node claims.
 	Claims []netip.Addr
+	// Foreign says that this Lease is this node's by its name, but was written
+	// by another machine.
+	Foreign bool
 }
 
 // Group is a set of addresses that must live on one node.

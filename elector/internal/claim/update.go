@@ -62,10 +62,10 @@ func (u *updater) failed(now time.Duration, t Timing) {
 	u.retry = now + wait
 }
 
-// blocked says whether no update may be sent: while suspended nothing is
-// renewed as long as something is owned.
-func (m *Machine) blocked() bool {
-	if !m.synced {
+// blocked says whether no update may be sent: not beside a twin, and while
+// suspended nothing is renewed as long as something is owned.
+func (m *Machine) blocked(now time.Duration) bool {
+	if !m.synced || now < m.twin {
 		return true
 	}
 	if !m.suspended {
@@ -84,7 +84,7 @@ func (m *Machine) blocked() bool {
 func (m *Machine) Next(now time.Duration) (Update, bool) {
 	m.step(now)
 	u := &m.update
-	if now < u.due(m.timing, m.blocked()) {
+	if now < u.due(m.timing, m.blocked(now)) {
 		return Update{}, false
 	}
 	if u.pending {
@@ -110,7 +110,7 @@ func (m *Machine) Committed(now time.Duration, version uint64) {
 	m.lapse(now)
 	m.update.flight, m.update.failures = false, 0
 	m.update.know(version)
-	if !m.suspended {
+	if !m.suspended && now >= m.twin { // not behind a twin's update
 		m.valid = m.timing.grant(m.update.sent)
 	}
 	if m.flaws.noOrder {

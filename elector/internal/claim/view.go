@@ -248,6 +248,11 @@ func (m *Machine) Forget(now time.Duration, node string) {
 
 // ownLease learns from an event of our own Lease which claims came first.
 func (m *Machine) ownLease(now time.Duration, own *seen) {
+	if own.byTwin() && !m.flaws.noTwin {
+		m.meetTwin(now, own)
+		return
+	}
+	m.twin = 0
 	m.update.know(own.Version)
 	for ip, a := range m.addrs {
 		_, listed := own.claims[ip]

@@ -271,7 +271,7 @@ func TestParseErrors(t *testing.T) {
 		{"forwarding method of IPVS", input{env: env("lb_fwdmethod", "tunnel")},
 			[]string{`lb_fwdmethod (environment): "tunnel" is not allowed: want nftables, local or masquerade: this build has no IPVS, so no tunnel, directroute or bypass`}},
 		{"unknown daemon", input{env: env("vipod_components", "vipd,natd")},
-			[]string{`vipod_components (environment): "vipd,natd" is not allowed: want names of daemons with commas between: elector, vipd, linkd, arpd, bgpd, egressd, metricsd`}},
+			[]string{`vipod_components (environment): "natd" is not allowed: want names of daemons with commas between: elector, vipd, linkd, arpd, bgpd, egressd, metricsd`}},
 		{"no such file", input{env: env("config_file", "/nowhere")},
 			[]string{"config_file: open /nowhere: file does not exist"}},
 		{"file that is no mapping", input{env: env("config_file", "/config.yaml"), file: "- a\n- b\n"},

@@ -79,15 +79,19 @@ func (e *Elector) Run(ctx context.Context, env *daemon.Env) error {
 	if err != nil {
 		return err
 	}
+	writer, err := kube.Writer(boot)
+	if err != nil {
+		return err
+	}
 	registry := metrics.New()
 	m := reconcile.NewMetrics(registry, cfg.NodeName)
 	changed := trigger.New()
-	cluster, err := newCluster(log, cfg, m, changed)
+	cluster, err := newCluster(log, cfg, writer, m, changed)
 	if err != nil {
 		return err
 	}
 	opts := reconcile.Options{
-		Log: log, Config: cfg, StateDir: env.StateDir, BootID: boot, API: cluster, Changed: changed,
+		Log: log, Config: cfg, StateDir: env.StateDir, BootID: boot, Writer: writer, API: cluster, Changed: changed,
 		Ask: asker(env.StateDir), Server: kube.ServerHealth(), UID: ownership.UID, Metrics: m, Query: names.System,
 	}
 	if cfg.ControlPlane.Enabled {
@@ -105,14 +109,14 @@ func (e *Elector) Run(ctx context.Context, env *daemon.Env) error {
 }
 
 // newCluster prepares what is followed in the cluster.
-func newCluster(log *slog.Logger, cfg *config.Config, m *reconcile.Metrics, changed *trigger.Trigger) (*kube.Cluster, error) {
+func newCluster(log *slog.Logger, cfg *config.Config, writer string, m *reconcile.Metrics, changed *trigger.Trigger) (*kube.Cluster, error) {
 	client, err := kube.NewClient(log, kube.Options{Kubeconfig: cfg.Kubeconfig, Host: cfg.APIServer, Observe: m.Request})
 	if err != nil {
 		return nil, err
 	}
 	opts := kube.ClusterOptions{
 		Identity: kube.Identity{
-			Node: cfg.NodeName, Instance: cfg.InstanceName, Protocol: cfg.Protocol, Duration: cfg.LeaseDuration,
+			Node: cfg.NodeName, Writer: writer, Instance: cfg.InstanceName, Protocol: cfg.Protocol, Duration: cfg.LeaseDuration,
 		},
 		Namespace: cfg.Namespace, Services: cfg.Services.Enabled, ServicesNamespace: cfg.Services.Namespace,
 		Stall: 2*cfg.RetryPeriod + cfg.RetryPeriod/2,

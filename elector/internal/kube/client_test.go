@@ -30,7 +30,7 @@ func TestRefusedTokenIsReadAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := func() error { _, err := c.ReadLease(t.Context(), "kube-system", "n1"); return err }
+	read := func() error { _, err := c.ReadLease(t.Context(), "kube-system", testIdentity); return err }
 	if err := read(); err != nil {
 		t.Fatal(err)
 	}

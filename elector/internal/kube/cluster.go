@@ -131,7 +131,7 @@ func (k *Cluster) WriteLease(ctx context.Context, u claim.Update) (uint64, error
 
 // ReadLease returns the version of this node's Lease, 0 if there is none.
 func (k *Cluster) ReadLease(ctx context.Context) (uint64, error) {
-	return k.Client.ReadLease(ctx, k.opts.Namespace, k.opts.Identity.Node)
+	return k.Client.ReadLease(ctx, k.opts.Namespace, k.opts.Identity)
 }
 
 // WriteLock writes the control plane's Lease.

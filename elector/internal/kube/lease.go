@@ -20,6 +20,8 @@ const (
 	labelManagedBy  = "app.kubernetes.io/managed-by"
 	managedBy       = "vipod"
 	annotationReady = "vipod.io/ready"
+	// annotationWriter tells machines apart that have one node's name.
+	annotationWriter = "vipod.io/writer"
 )
 
 // LeaseName returns the name of a node's Lease.
@@ -29,6 +31,8 @@ func LeaseName(node string) string { return leasePrefix + node }
 type NodeLease struct {
 	claim.Lease
 	Renewed time.Time
+	// Writer is the machine that wrote it, "" if it does not say.
+	Writer string
 	// Problem says why the Lease could not be read. It is not ready then, and
 	// claims what it claimed when it was last readable.
 	Problem error
@@ -37,6 +41,8 @@ type NodeLease struct {
 // Identity is what this node writes into its Lease.
 type Identity struct {
 	Node string
+	// Writer is this machine, see kube.Writer.
+	Writer string
 	// NodeUID makes the Lease go with its Node; empty while it is not known.
 	NodeUID  types.UID
 	Instance string
@@ -65,6 +71,9 @@ func encodeLease(namespace string, id Identity, u claim.Update, now time.Time) (
 			HolderIdentity: &id.Node, LeaseDurationSeconds: &seconds, AcquireTime: &acquired, RenewTime: &renewed,
 		},
 	}
+	if id.Writer != "" {
+		l.Annotations[annotationWriter] = id.Writer
+	}
 	if id.NodeUID != "" {
 		l.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: id.Node, UID: id.NodeUID,
@@ -82,7 +91,7 @@ func decodeLease(l *coordinationv1.Lease) (lease NodeLease, ok bool) {
 	if !ok || node == "" || l.Labels[labelManagedBy] != managedBy {
 		return NodeLease{}, false
 	}
-	lease.Node = node
+	lease.Node, lease.Writer = node, l.Annotations[annotationWriter]
 	version, err := parseVersion(l.ResourceVersion)
 	if err != nil {
 		lease.Problem = err

@@ -23,7 +23,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 var testIdentity = Identity{
-	Node: "n1", NodeUID: "uid-n1", Instance: "blue", Protocol: 248, Duration: 5 * time.Second,
+	Node: "n1", Writer: "boot-1/net:[1]", NodeUID: "uid-n1", Instance: "blue", Protocol: 248, Duration: 5 * time.Second,
 	Acquired: time.Unix(1_700_000_000, 0).UTC(),
 }
 
@@ -122,11 +122,11 @@ func TestWritesAreComparedWithWhatTheyAreBasedOn(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if got, err := c.ReadLease(ctx, "kube-system", "n1"); err != nil || got != v2 {
+	if got, err := c.ReadLease(ctx, "kube-system", testIdentity); err != nil || got != v2 {
 		t.Errorf("read version %d, %v, want %d", got, err, v2)
 	}
 	s.remove("vipod-n1")
-	if got, err := c.ReadLease(ctx, "kube-system", "n1"); err != nil || got != 0 {
+	if got, err := c.ReadLease(ctx, "kube-system", testIdentity); err != nil || got != 0 {
 		t.Errorf("read version %d of nothing, %v", got, err)
 	}
 	if _, err := write(v2); !errors.Is(err, ErrConflict) {

@@ -31,11 +31,16 @@ func (c *Client) WriteLease(ctx context.Context, namespace string, id Identity, 
 	return parseVersion(written.ResourceVersion)
 }
 
-// ReadLease returns the version of the named node's Lease, 0 if there is none.
-func (c *Client) ReadLease(ctx context.Context, namespace, node string) (uint64, error) {
-	lease, err := c.readLease(ctx, namespace, LeaseName(node))
+// ReadLease returns the version of this node's Lease, 0 if there is none. That
+// of another machine of the same name is an error: nothing may be based on it
+// before the watch has told since when it stands unchanged.
+func (c *Client) ReadLease(ctx context.Context, namespace string, id Identity) (uint64, error) {
+	lease, err := c.readLease(ctx, namespace, LeaseName(id.Node))
 	if err != nil || lease == nil {
 		return 0, err
+	}
+	if writer := lease.Annotations[annotationWriter]; writer != "" && id.Writer != "" && writer != id.Writer {
+		return 0, fmt.Errorf("reading Lease %s: another machine, %s, wrote it", lease.Name, writer)
 	}
 	return parseVersion(lease.ResourceVersion)
 }

@@ -49,6 +49,7 @@ func newStore() *store {
 type fakeAPI struct {
 	*store
 	node    string
+	writer  string // the machine
 	changed *trigger.Trigger
 	leasesC chan kube.LeaseEvent
 	locksC  chan kube.LockEvent
@@ -157,7 +158,7 @@ func (a *fakeAPI) WriteLease(_ context.Context, u claim.Update) (uint64, error) 
 	a.version++
 	l := kube.NodeLease{Lease: claim.Lease{
 		Node: a.node, Version: a.version, Duration: testDuration, Ready: u.Ready, Claims: slices.Clone(u.Claims),
-	}}
+	}, Writer: a.writer}
 	a.leases[a.node] = l
 	a.all(func(c *fakeAPI) { c.leasesC <- kube.LeaseEvent{Leases: []kube.NodeLease{l}} })
 	return a.version, nil
@@ -169,7 +170,11 @@ func (a *fakeAPI) ReadLease(context.Context) (uint64, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.leases[a.node].Version, nil
+	l := a.leases[a.node]
+	if l.Version != 0 && l.Writer != a.writer {
+		return 0, errors.New("written by another machine")
+	}
+	return l.Version, nil
 }
 
 func (a *fakeAPI) WriteLock(_ context.Context, u claim.LockUpdate) (uint64, error) {

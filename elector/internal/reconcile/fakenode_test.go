@@ -165,13 +165,13 @@ func (n *fakeNode) start() {
 	n.t.Helper()
 	changed := trigger.New()
 	n.api = n.store.connect(n.name, changed)
-	n.api.partial = &n.partial
+	n.api.partial, n.api.writer = &n.partial, n.dir
 	log := slog.New(slog.DiscardHandler)
 	if os.Getenv("VIPOD_TEST_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("node", n.name)
 	}
 	r, err := New(Options{
-		Log: log, Config: testConfig(n.t, n.name, n.env), StateDir: n.dir, BootID: testBoot, API: n.api, Changed: changed,
+		Log: log, Config: testConfig(n.t, n.name, n.env), StateDir: n.dir, BootID: testBoot, Writer: n.dir, API: n.api, Changed: changed,
 		Ask: func(_ context.Context, daemon string) error {
 			if daemon == ownership.Vipd && !n.vipdUp.Load() || daemon == ownership.Arpd && !n.arpdUp.Load() {
 				return errors.New("connection refused")

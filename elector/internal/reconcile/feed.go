@@ -19,6 +19,10 @@ func (r *Reconciler) takeLeases(e kube.LeaseEvent) (pass bool) {
 	}
 	list := make([]claim.Lease, 0, len(e.Leases))
 	for _, l := range e.Leases {
+		if l.Node == r.Config.NodeName {
+			l.Foreign = l.Writer != "" && r.Writer != "" && l.Writer != r.Writer
+			r.writer = l.Writer
+		}
 		list = append(list, l.Lease)
 		if delete(r.spoilt, l.Node); l.Problem != nil && !e.Deleted {
 			r.spoilt[l.Node] = l.Problem

@@ -47,6 +47,10 @@ func (r *Reconciler) look(now time.Duration) {
 	}
 	r.observe.next = never
 	r.transitions()
+	if _, twin := r.machine.Twin(now); twin {
+		r.lookAtTwin(now)
+		return
+	}
 	state := map[kube.Event]bool{}
 	r.wishes = map[string]bool{}
 	r.lookAtVIPs(now, state)

@@ -52,7 +52,9 @@ type Options struct {
 	Config   *config.Config
 	StateDir string
 	BootID   string
-	API      API
+	// Writer is this machine as it stands in its Lease; "" tells none apart.
+	Writer string
+	API    API
 	// Changed fires when a Service, EndpointSlice or Node changed.
 	Changed *trigger.Trigger
 	// Ask returns nil when the named daemon answers that it is well.

@@ -25,7 +25,7 @@ func (r *Reconciler) pass(ctx context.Context) {
 	r.wish(now)
 	r.machine.Tick(now)
 	if r.lock != nil {
-		r.lock.Tick(now)
+		r.lock.Beside(now, r.machine)
 	}
 	if r.resting(now) {
 		r.send(ctx)
@@ -89,9 +89,15 @@ func (r *Reconciler) judge(now time.Duration) wish {
 	arpdOpen, arpdWhy, arpdUntil := r.announcerOpen(now)
 	r.gateUntil = min(vipdUntil, arpdUntil, r.judgeLinkd(now))
 	r.notReady = ""
+	twinUntil, twin := r.machine.Twin(now)
+	if twin {
+		r.gateUntil = min(r.gateUntil, twinUntil)
+	}
 	switch {
 	case r.stopping.since != 0:
 		r.notReady = "vipod is stopping on this node"
+	case twin:
+		r.notReady = r.aboutTwin()
 	case !vipdOpen:
 		r.notReady = vipdWhy
 	case !arpdOpen:
@@ -101,7 +107,7 @@ func (r *Reconciler) judge(now time.Duration) wish {
 	}
 	w := wish{told: true, plan: r.planned, suspended: !vipdOpen && r.vipd.proven || r.unwritten}
 	owning := now < r.machine.Grant() || r.lock != nil && now < r.lock.Grant()
-	w.ready = r.stopping.since == 0 && arpdOpen && (vipdOpen && !r.unwritten || w.suspended && owning)
+	w.ready = r.stopping.since == 0 && !twin && arpdOpen && (vipdOpen && !r.unwritten || w.suspended && owning)
 	if cp := r.out.ControlPlane; cp != nil {
 		w.controlled = w.ready && cp.Eligible
 	}

@@ -50,6 +50,7 @@ type Reconciler struct {
 	listed     bool             // all Leases were seen once
 	spoilt     map[string]error // Leases that cannot be read, by node
 	seenClaims []addr           // claims of our own Lease as last seen
+	writer     string           // who wrote our own Lease as last seen
 
 	planner
 	wished     wish

@@ -59,7 +59,8 @@ func (r *Reconciler) continueStop(now time.Duration) {
 	}
 	if r.lock != nil {
 		p := r.lock.Phase()
-		claimed = claimed || p == claim.Owned || p == claim.Draining || r.lock.Holder(now) == r.Config.NodeName
+		_, twin := r.machine.Twin(now) // which holds it under our name
+		claimed = claimed || p == claim.Owned || p == claim.Draining || !twin && r.lock.Holder(now) == r.Config.NodeName
 		lingering = lingering || p == claim.Released
 	}
 	if !claimed && !r.stopping.released {

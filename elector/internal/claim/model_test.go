@@ -55,6 +55,7 @@ type model struct {
 
 	version uint64
 	leases  map[string]claim.Lease
+	writers map[uint64]int // who wrote which version
 	record  *claim.Record
 
 	// when an elector last started and a Lease was last deleted
@@ -75,6 +76,7 @@ type weakness struct {
 	keepForfeited    bool   // documents of before a restart stay until the plan
 	dropForfeited    bool   // what was forfeited is removed and not withdrawn
 	reportAnyway     bool   // vipd reports after a pass that failed
+	twins            bool   // a fourth node has the name of the first; no rule, but a mishap
 }
 
 func (m *model) after(d time.Duration, run func()) {
@@ -99,6 +101,7 @@ func (m *model) delay(usual time.Duration, tail time.Duration, chance float64) t
 const (
 	modelRun    = 90 * time.Second
 	modelFaults = 16
+	realNodes   = 3
 )
 
 var modelTiming = claim.Timing{Duration: 5 * time.Second, Renew: time.Second}
@@ -108,12 +111,16 @@ var modelTiming = claim.Timing{Duration: 5 * time.Second, Renew: time.Second}
 func runModel(seed uint64, weak weakness, tracing bool) *model {
 	m := &model{
 		rnd: rand.New(rand.NewPCG(seed, 1)), weak: weak, tracing: tracing,
-		leases: map[string]claim.Lease{},
+		leases: map[string]claim.Lease{}, writers: map[uint64]int{},
 	}
 	for i := range lockIndex + 1 {
 		m.addrs = append(m.addrs, netip.AddrFrom4([4]byte{198, 51, 100, byte(200 + i)}))
 	}
-	for i := range 3 {
+	nodes := realNodes
+	if weak.twins {
+		nodes++
+	}
+	for i := range nodes {
 		m.nodes = append(m.nodes, newModelNode(m, i))
 	}
 	for range modelFaults {
@@ -228,13 +235,14 @@ func (m *model) address(i int) schema.Address {
 }
 
 // commit is the API server: one update after another, compare-and-swap.
-func (m *model) commit(node string, u claim.Update) (version uint64, ok bool) {
+func (m *model) commit(by *modelNode, u claim.Update) (version uint64, ok bool) {
+	node := by.name
 	if old, exists := m.leases[node]; !m.weak.noCompareAndSwap && old.Version != u.Base || exists != (u.Base != 0) && !m.weak.noCompareAndSwap {
 		return 0, false
 	}
 	m.version++
 	l := claim.Lease{Node: node, Version: m.version, Duration: modelTiming.Duration, Ready: u.Ready, Claims: u.Claims}
-	m.leases[node] = l
+	m.leases[node], m.writers[l.Version] = l, by.id
 	m.logf("committed %d of %s: %s", m.version, node, short(u.Claims))
 	for _, n := range m.nodes {
 		n.deliver(watchEvent{lease: l})

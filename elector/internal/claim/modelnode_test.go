@@ -46,6 +46,8 @@ type watchEvent struct {
 type modelNode struct {
 	m    *model
 	name string
+	// id tells two nodes of one name apart.
+	id   int
 	rate float64
 	base time.Duration
 
@@ -75,7 +77,7 @@ type modelNode struct {
 
 func newModelNode(m *model, i int) *modelNode {
 	n := &modelNode{
-		m: m, name: fmt.Sprintf("n%d", i+1), eligible: true,
+		m: m, name: fmt.Sprintf("n%d", i%realNodes+1), id: i, eligible: true,
 		rate: 1 + (m.rnd.Float64()*2-1)*.01, base: time.Duration(1+m.rnd.IntN(1000)) * time.Second,
 		probing: map[netip.Addr]bool{},
 	}
@@ -138,7 +140,7 @@ func (n *modelNode) relist() {
 	n.watching = true
 	var leases []claim.Lease
 	for _, l := range n.m.leases {
-		leases = append(leases, l)
+		leases = append(leases, n.seenBy(l))
 	}
 	record := n.m.record
 	life := n.life
@@ -192,8 +194,14 @@ func (n *modelNode) observe(e watchEvent) {
 	case e.deleted:
 		n.machine.Forget(n.clock(), e.lease.Node)
 	default:
-		n.machine.Observe(n.clock(), e.lease)
+		n.machine.Observe(n.clock(), n.seenBy(e.lease))
 	}
+}
+
+// seenBy is a Lease as this node reads it.
+func (n *modelNode) seenBy(l claim.Lease) claim.Lease {
+	l.Foreign = l.Node == n.name && n.m.writers[l.Version] != n.id
+	return l
 }
 
 // want makes a plan, if everything for it is known.
@@ -249,10 +257,13 @@ func (n *modelNode) setTimer() {
 }
 
 func (n *modelNode) sendUpdates() {
+	n.lock.Beside(n.clock(), n.machine)
 	if u, ok := n.machine.Next(n.clock()); ok {
-		n.request(func() (uint64, bool) { return n.m.commit(n.name, u) },
+		n.request(func() (uint64, bool) { return n.m.commit(n, u) },
 			n.machine.Committed, n.machine.Failed, func() {
-				n.machine.Rebase(n.clock(), n.m.leases[n.name].Version)
+				if l := n.seenBy(n.m.leases[n.name]); !l.Foreign {
+					n.machine.Rebase(n.clock(), l.Version)
+				}
 			})
 	}
 	if u, ok := n.lock.Next(n.clock()); ok {

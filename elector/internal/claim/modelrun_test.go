@@ -25,17 +25,26 @@ func schedules(t *testing.T, usual int) int {
 
 func TestModelNeverTwoOwners(t *testing.T) {
 	t.Parallel()
+	neverTwoOwners(t, schedules(t, 500), weakness{})
+}
+
+func TestModelNeverTwoOwnersWhereTwoMachinesHaveOneNodesName(t *testing.T) {
+	t.Parallel()
+	neverTwoOwners(t, schedules(t, 1000)/2, weakness{twins: true})
+}
+
+func neverTwoOwners(t *testing.T, n int, weak weakness) {
+	t.Helper()
 	const workers = 2
-	n := schedules(t, 500)
 	takeovers := make([]int, workers)
 	var group sync.WaitGroup
 	for w := range workers {
 		group.Go(func() {
 			for seed := w; seed < n && !t.Failed(); seed += workers {
-				m := runModel(uint64(seed), weakness{}, false)
+				m := runModel(uint64(seed), weak, false)
 				takeovers[w] += m.takeovers
 				if m.violation != "" {
-					m = runModel(uint64(seed), weakness{}, true)
+					m = runModel(uint64(seed), weak, true)
 					t.Errorf("seed %d: %s\n%s", seed, m.violation, strings.Join(m.trace, "\n"))
 				}
 			}
@@ -65,6 +74,7 @@ func TestModelFindsAMissingRule(t *testing.T) {
 		"forfeited documents go before the plan": {keepForfeited: true},
 		"forfeited documents are withdrawn":      {dropForfeited: true},
 		"no report of a pass that failed":        {reportAnyway: true},
+		"a twin's Lease is not ours":             {twins: true, rule: "twin"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,9 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -195,18 +198,32 @@ func (w *world) serveDHCP() (stop func() error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for leases: %w", err)
 	}
-	cmd := exec.Command("dnsmasq", "--keep-in-foreground", "--port=0", "--interface=br0", "--bind-interfaces", "--except-interface=lo",
-		"--conf-file=/dev/null", "--log-facility=/dev/null", "--no-ping", "--pid-file=", "--user=root", "--dhcp-authoritative",
+	pidFile := filepath.Join(dir, "pid")
+	// It goes into the background when it serves.
+	cmd := exec.Command("dnsmasq", "--port=0", "--interface=br0", "--bind-interfaces", "--except-interface=lo",
+		"--conf-file=/dev/null", "--log-facility=/dev/null", "--no-ping", "--pid-file="+pidFile, "--user=root", "--dhcp-authoritative",
 		"--dhcp-leasefile="+filepath.Join(dir, "leases"),
 		"--dhcp-range=198.51.100.20,198.51.100.99,255.255.255.0,1h", "--dhcp-range=2001:db8:0:1::d00,2001:db8:0:1::fff,64,1h")
-	if err := w.InNS("lan", cmd.Start); err != nil {
+	if err := w.InNS("lan", cmd.Run); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting dnsmasq: %w", err), os.RemoveAll(dir))
 	}
-	return func() error {
-		err := cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-		return errors.Join(err, os.RemoveAll(dir))
-	}, nil
+	return func() error { return errors.Join(killByFile(pidFile), os.RemoveAll(dir)) }, nil
+}
+
+// killByFile kills the process that wrote its number into the file.
+func killByFile(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("stopping dnsmasq: %w", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err == nil {
+		err = unix.Kill(pid, unix.SIGKILL)
+	}
+	if err != nil {
+		return fmt.Errorf("stopping dnsmasq: %w", err)
+	}
+	return nil
 }
 
 // startLinkd starts linkd on every node, which other measurements do without.

@@ -12,6 +12,6 @@ import (
 
 func main() {
 	d := egressd.Daemon{Getenv: os.Getenv}
-	p := daemon.Program{Name: ownership.Egressd, Flags: d.Flags, Run: d.Run, Status: egressd.PrintStatus}
+	p := daemon.Program{Name: ownership.Egressd, Flags: d.Flags, Check: d.Check, Run: d.Run, Status: egressd.PrintStatus}
 	os.Exit(p.Main(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }

@@ -140,7 +140,7 @@ func TestDaemonWritesOnlyItsOwnDirectory(t *testing.T) {
 
 // secrets are the volumes of secrets besides credentials of the API, by the one
 // daemon that mounts each.
-var secrets = map[string]string{ownership.Bgpd: "bgp-passwords at /etc/vipod/bgp"}
+var secrets = map[string]string{ownership.Bgpd: "bgp-passwords at /etc/vipod/bgp", ownership.Egressd: "wireguard at /etc/vipod/wireguard"}
 
 // isSecret says whether a volume is one of them.
 func isSecret(v corev1.Volume) bool {

@@ -54,7 +54,7 @@ func passWith(t *testing.T, test Test, tests ...string) {
 	k := kernel(t)
 	test.Timeout = 10 * time.Minute
 	test.Args = []string{"-test.v", "-test.run=^(" + strings.Join(tests, "|") + ")$"}
-	test.Env = []string{"VIPOD_REQUIRE_NETNS=1", inMachine + "=1"}
+	test.Env = []string{"VIPOD_REQUIRE_NETNS=1", inMachine + "=1", "VIPOD_REQUIRE_WIREGUARD=1"}
 	code, err := Run(t.Context(), k, test, &out)
 	t.Logf("on kernel %s:\n%s", k.Version, out.String())
 	if err != nil || code != 0 {

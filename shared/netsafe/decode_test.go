@@ -20,6 +20,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		_, _, _ = decodeLink(msg)
 		_, _, _ = decodeDefault(msg)
+		_, _, _ = decodeRule(msg)
 		_ = nexthops(msg)
 	})
 }

@@ -173,9 +173,16 @@ func (b *Balance) validate() error {
 	if b.Port == 0 {
 		return errors.New("balance.port is 0")
 	}
-	for i, a := range b.Backends {
+	if err := validateBackends(b.Backends); err != nil {
+		return fmt.Errorf("balance.%w", err)
+	}
+	return nil
+}
+
+func validateBackends(list []netip.AddrPort) error {
+	for i, a := range list {
 		if !a.IsValid() || a.Port() == 0 || a.Addr().Zone() != "" || a.Addr().Is4In6() || a.Addr().IsUnspecified() || a.Addr().IsMulticast() {
-			return fmt.Errorf("balance.backends[%d]: %s is no backend", i, a)
+			return fmt.Errorf("backends[%d]: %s is no backend", i, a)
 		}
 	}
 	return nil

@@ -71,6 +71,10 @@ func full() map[string]schema.Document {
 			}},
 			Firewall: &schema.Firewall{Ports: []schema.Port{{Protocol: schema.TCP, Port: 80}, {Protocol: schema.SCTP, Port: 132}}, Open: true},
 			Balance:  &schema.Balance{Port: 6443, Backends: []netip.AddrPort{netip.MustParseAddrPort("198.51.100.11:6443"), netip.MustParseAddrPort("[2001:db8::11]:6443")}},
+			WireGuard: &schema.WireGuard{Forwards: []schema.Forward{{
+				Port: schema.Port{Protocol: schema.UDP, Port: 53}, KeepSource: true,
+				Backends: []netip.AddrPort{netip.MustParseAddrPort("203.0.113.2:5353"), netip.MustParseAddrPort("[2001:db8:0:2::2]:5353")},
+			}}},
 		},
 		"link": &schema.LinkStatus{
 			Meta: meta("vipod.link/1"), Key: "default.web", Observed: observed, Conditions: conditions,
@@ -110,6 +114,7 @@ func full() map[string]schema.Document {
 				Addresses:   []netip.Prefix{netip.MustParsePrefix("198.51.100.1/24")},
 				DefaultIPv4: true, DefaultIPv6: true,
 			}},
+			Tunnels: []schema.Tunnel{{Name: "wg0", VIP: netip.MustParsePrefix("198.51.100.7/32")}},
 		},
 	}
 }

@@ -86,6 +86,8 @@ type Daemon struct {
 	Conditions []Condition `json:"conditions"`
 	// Links, by vipd: the links of this node.
 	Links []Link `json:"links,omitempty"`
+	// Tunnels, by egressd: those that its file has.
+	Tunnels []Tunnel `json:"tunnels,omitempty"`
 }
 
 // Link is one network link as vipd sees it.
@@ -115,6 +117,11 @@ func (d *Daemon) Validate() error {
 	for i, l := range d.Links {
 		if err := ValidateInterface(l.Name); err != nil {
 			return fmt.Errorf("links[%d]: %w", i, err)
+		}
+	}
+	for i, t := range d.Tunnels {
+		if err := t.validate(); err != nil {
+			return fmt.Errorf("tunnels[%d]: %w", i, err)
 		}
 	}
 	return nil

@@ -118,6 +118,8 @@ type VIP struct {
 	// BGP and Route say more about those protocols of announcement.
 	BGP   *PathAttributes `json:"bgp,omitempty"`
 	Route *Route          `json:"route,omitempty"`
+	// WireGuard is present where the VIP is reached through a tunnel.
+	WireGuard *WireGuard `json:"wireguard,omitempty"`
 }
 
 // Announces says whether the VIP is made known by the protocol.
@@ -173,7 +175,12 @@ func (v *VIP) Validate() error {
 		}
 	}
 	if v.Balance != nil {
-		return v.Balance.validate()
+		if err := v.Balance.validate(); err != nil {
+			return err
+		}
+	}
+	if v.WireGuard != nil {
+		return v.WireGuard.validate()
 	}
 	return nil
 }

@@ -168,6 +168,9 @@ func (d *Process) Ask(path string) (string, error) {
 	return string(b), err
 }
 
+// Output is what it has logged so far.
+func (d *Process) Output() string { return d.log.String() }
+
 // Run runs one of its subcommands and returns what it prints.
 func (d *Process) Run(subcommand ...string) string {
 	d.t.Helper()

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/vipod/vipod/egressd/internal/plan"
+	"github.com/vipod/vipod/egressd/internal/tunnel"
 	"github.com/vipod/vipod/shared/schema"
 )
 
@@ -25,6 +26,8 @@ type Input struct {
 	Held map[schema.GrantName]bool
 	// Complete says that what no document wants may go.
 	Complete bool
+	// Tunnels are those of the file.
+	Tunnels []tunnel.Tunnel
 }
 
 // Wanted is what the documents want.
@@ -34,6 +37,7 @@ type Wanted struct {
 	Services map[string]*Service
 	internal []netip.Prefix
 	pods     map[netip.Addr]*Service
+	tunnels  map[netip.Addr]*Tunnel
 }
 
 // Service is a Service whose pods leave with its VIP.
@@ -57,6 +61,7 @@ func Of(in Input) *Wanted {
 	w.egress(in)
 	w.firewall(in)
 	w.balance(in)
+	w.wireguard(in)
 	return w
 }
 

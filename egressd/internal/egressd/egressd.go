@@ -19,6 +19,7 @@ import (
 	"github.com/vipod/vipod/egressd/internal/plan"
 	"github.com/vipod/vipod/egressd/internal/reconcile"
 	"github.com/vipod/vipod/egressd/internal/way"
+	"github.com/vipod/vipod/egressd/internal/wg"
 	"github.com/vipod/vipod/shared/bootclock"
 	"github.com/vipod/vipod/shared/daemon"
 	"github.com/vipod/vipod/shared/metrics"
@@ -32,14 +33,27 @@ type Daemon struct {
 	// Getenv is os.Getenv.
 	Getenv func(string) string
 
-	adopt bool
+	adopt   bool
+	tunnels string
 }
+
+// DefaultTunnels is where the file of tunnels is mounted.
+const DefaultTunnels = "/etc/vipod/wireguard/tunnels"
 
 // Flags adds the daemon's own flags.
 func (d *Daemon) Flags(fs *flag.FlagSet) {
 	fs.BoolVar(&d.adopt, "adopt-kube-vip", d.Getenv("VIPOD_ADOPT_KUBE_VIP") == "true",
 		"remove at start what kube-vip left in nftables and iptables-nft; without it that is reported (environment: VIPOD_ADOPT_KUBE_VIP)")
+	file := d.Getenv("VIPOD_WIREGUARD_TUNNELS")
+	if file == "" {
+		file = DefaultTunnels
+	}
+	fs.StringVar(&d.tunnels, "tunnels", file,
+		"file of WireGuard tunnels, the key \"tunnels\" of kube-vip's Secret (environment: VIPOD_WIREGUARD_TUNNELS)")
 }
+
+// Check says whether the file of tunnels is good, if it is there.
+func (d *Daemon) Check(*daemon.Env) error { return reconcile.CheckTunnels(d.tunnels) }
 
 // Run is the daemon: it works until ctx ends and then until the order of
 // stopping lets it go.
@@ -57,11 +71,15 @@ func (d *Daemon) Run(ctx context.Context, env *daemon.Env) error {
 			return way.Linux{Instance: instance, Protocol: protocol}
 		},
 		Metrics: reconcile.NewMetrics(registry, opened.dropped),
+		Tunnels: reconcile.TunnelConfig{
+			File: d.tunnels, Available: wg.Available,
+			Open: func(protocol uint8) wg.Kernel { return wg.Linux{Protocol: protocol} },
+		},
 	})
 	if err != nil {
 		return err
 	}
-	tasks := tasks(env, r, &opened)
+	tasks := append(tasks(env, r, &opened), d.tunnelTasks(env, r)...)
 	tasks = append(tasks, daemon.Socket(env.StateDir, ownership.Egressd, daemon.Handler(daemon.Answers{
 		Healthy: func(ctx context.Context) error { return pulse.Check(ctx, r.Pulse) },
 		Ready:   daemon.Readiness(tasks...),

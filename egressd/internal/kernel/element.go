@@ -46,6 +46,9 @@ func (s *setSpec) encode(key, value string) ([]nftables.SetElement, error) {
 			return nil, fmt.Errorf("encoding value %q of %s: %w", value, s.name, err)
 		}
 	}
+	if s.comment {
+		e.Comment = value
+	}
 	if !s.alone() {
 		return []nftables.SetElement{e}, nil
 	}
@@ -142,6 +145,9 @@ func (f field) encode(text string) (first, last []byte, err error) {
 		n, err := strconv.ParseUint(text, 10, 16)
 		first = binary.BigEndian.AppendUint16(nil, uint16(n))
 		return first, first, err
+	case ifname.kind:
+		first, err = encodeName(text)
+		return first, first, err
 	case proto.kind:
 		n, ok := protocols[text]
 		if !ok {
@@ -156,6 +162,14 @@ func (f field) encode(text string) (first, last []byte, err error) {
 		return ip.AsSlice(), ip.AsSlice(), err
 	}
 	return f.encodeNetwork(text)
+}
+
+// encodeName pads the name of a link with zeroes.
+func encodeName(text string) ([]byte, error) {
+	if text == "" || len(text) >= unix.IFNAMSIZ {
+		return nil, fmt.Errorf("%q is not the name of a link", text)
+	}
+	return append([]byte(text), make([]byte, unix.IFNAMSIZ-len(text))...), nil
 }
 
 // encodeNetwork takes a network, or a range "first-last", which somebody else
@@ -198,6 +212,9 @@ func (s *setSpec) decode(e nftables.SetElement) (key, value string, err error) {
 		value, err = decodeJump(e.Val)
 	case err == nil && len(s.value) > 0:
 		value, err = decodeFields(s.value, e.Val, e.Val)
+	}
+	if s.comment {
+		value = e.Comment
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("decoding element of %s: %w", s.name, err)
@@ -262,6 +279,8 @@ func (f field) decode(first, last []byte) string {
 		return strconv.FormatUint(uint64(binary.NativeEndian.Uint32(first)), 10)
 	case port.kind:
 		return strconv.FormatUint(uint64(binary.BigEndian.Uint16(first)), 10)
+	case ifname.kind:
+		return string(bytes.TrimRight(first, "\x00"))
 	case proto.kind:
 		for name, n := range protocols {
 			if n == first[0] {

@@ -6,6 +6,7 @@ package kernel
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/vipod/vipod/egressd/internal/plan"
 )
@@ -20,6 +21,8 @@ type Kernel interface {
 	// Forget removes tracked connections of the sources, or of anybody if
 	// none is named, for which want is true. It returns how many.
 	Forget(sources []netip.Addr, want func(plan.Flow) bool) (int, error)
+	// Permit lets tunnels send from ports, each for that long from now.
+	Permit(ports map[uint16]time.Duration) error
 	// Dropped returns how many packets each table has dropped since it was
 	// made.
 	Dropped() (map[plan.Kind]uint64, error)

@@ -15,6 +15,8 @@ func chains(kind plan.Kind) []chain {
 		return egressChains()
 	case plan.Firewall:
 		return firewallChains()
+	case plan.Wireguard:
+		return wireguardChains()
 	}
 	return balanceChains()
 }

@@ -23,12 +23,18 @@ var (
 	net4  = field{"net", nftables.TypeIPAddr}
 	net6  = field{"net", nftables.TypeIP6Addr}
 	jump  = field{"jump", nftables.TypeVerdict}
+	// ifname is the name of a link.
+	ifname = field{"ifname", nftables.TypeIFName}
 )
 
 // setSpec is the shape of a set, or of a map if it has a value.
 type setSpec struct {
 	name       string
 	key, value []field
+	// comment says that the value of an element is its comment.
+	comment bool
+	// timeout says that elements end by themselves, and are none of the plan's.
+	timeout bool
 }
 
 // interval says whether elements are ranges.
@@ -46,7 +52,7 @@ func (s *setSpec) jumps() bool { return len(s.value) == 1 && s.value[0].kind == 
 
 // perFamily returns the same set for both families.
 func perFamily(name string, key4, key6, value4, value6 []field) []setSpec {
-	return []setSpec{{name + "4", key4, value4}, {name + "6", key6, value6}}
+	return []setSpec{{name: name + "4", key: key4, value: value4}, {name: name + "6", key: key6, value: value6}}
 }
 
 func concat(lists ...[]setSpec) (all []setSpec) {
@@ -78,6 +84,7 @@ var shapes = map[plan.Kind][]setSpec{
 		perFamily(plan.FrontPorts, fields(port), fields(port), nil, nil),
 		perFamily(plan.Backends, fields(addr4, port), fields(addr6, port), nil, nil),
 		perFamily(plan.Slots, fields(mark), fields(mark), fields(addr4, port), fields(addr6, port))),
+	plan.Wireguard: wireguardSets,
 }
 
 // shape returns the shape of a table's set.
@@ -96,7 +103,7 @@ func (s *setSpec) nft(t *nftables.Table) (*nftables.Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("describing set %s: %w", s.name, err)
 	}
-	set := &nftables.Set{Table: t, Name: s.name, KeyType: key, Interval: s.interval(), Concatenation: len(s.key) > 1}
+	set := &nftables.Set{Table: t, Name: s.name, KeyType: key, Interval: s.interval(), Concatenation: len(s.key) > 1, HasTimeout: s.timeout}
 	if len(s.value) > 0 {
 		set.IsMap = true
 		if set.DataType, err = datatype(s.value); err != nil {

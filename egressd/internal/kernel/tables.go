@@ -274,6 +274,9 @@ func (t *tables) read(c *nftables.Conn, kind plan.Kind) (plan.Table, error) {
 		if err != nil {
 			return nil, err
 		}
+		if spec.timeout {
+			continue
+		}
 		elements, err := c.GetSetElements(set)
 		if err != nil {
 			return nil, err
@@ -372,7 +375,7 @@ func (t *tables) dropped() (map[plan.Kind]uint64, error) {
 	}
 	defer func() { _ = c.CloseLasting() }() // only read
 	counts := map[plan.Kind]uint64{}
-	for _, kind := range []plan.Kind{plan.Egress, plan.Firewall} { // the others drop nothing
+	for _, kind := range []plan.Kind{plan.Egress, plan.Firewall, plan.Wireguard} { // the other drops nothing
 		for _, ch := range chains(kind) {
 			rules, err := c.GetRules(t.nft(kind), ch.nft(t.nft(kind)))
 			if errors.Is(err, unix.ENOENT) {

@@ -16,7 +16,7 @@ const (
 )
 
 // Kinds are all of them in the order of a plan.
-var Kinds = []Kind{Egress, Firewall, Balance}
+var Kinds = []Kind{Egress, Firewall, Balance, Wireguard}
 
 // maxTableName is what the kernel allows for a name (NFT_TABLE_MAXNAMELEN),
 // in bytes.

@@ -18,6 +18,7 @@ type Metrics struct {
 	duration     prometheus.Histogram
 	kernelErrors prometheus.Counter
 	rejected     prometheus.Counter
+	tunnels      *tunnelMetrics
 }
 
 // NewMetrics registers the metrics. dropped returns the packets that the
@@ -44,11 +45,12 @@ func NewMetrics(reg prometheus.Registerer, dropped func() (map[plan.Kind]uint64,
 	}
 	reg.MustRegister(m.elements, m.pods, m.backends, m.forgotten, m.passes, m.duration, m.kernelErrors, m.rejected)
 	reg.MustRegister(drops{dropped})
+	m.tunnels = newTunnelMetrics(reg)
 	return m
 }
 
 var dropDesc = prometheus.NewDesc("vipod_egressd_dropped_packets_total",
-	"Packets dropped or refused by table: egress those of pods that had no VIP to leave with or were not known, firewall those to other ports.",
+	"Packets dropped or refused by table: egress those of pods that had no VIP to leave with or were not known, firewall those to other ports, wireguard those of tunnels that are for no port of a VIP or have no grant.",
 	[]string{"table"}, nil)
 
 // drops reads the kernel's counters when somebody asks.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vipod/vipod/egressd/internal/desired"
 	"github.com/vipod/vipod/egressd/internal/plan"
+	"github.com/vipod/vipod/egressd/internal/tunnel"
 	"github.com/vipod/vipod/shared/bootclock"
 	"github.com/vipod/vipod/shared/intent"
 )
@@ -59,11 +60,18 @@ func (r *Reconciler) tryPass() error {
 	before := r.wanted
 	r.wanted = desired.Of(desired.Input{
 		Internal: r.docs.Settings().InternalNetworks, VIPs: r.docs.VIPs, Egress: r.docs.egress,
-		Held: r.docs.held, Complete: r.docs.Complete, Ways: r.makeWays(),
+		Held: r.docs.held, Complete: r.docs.Complete, Ways: r.makeWays(), Tunnels: r.tunnels.list,
 	})
 	r.stale.ended(before, r.wanted)
+	r.tunnels.silence(r.wanted)
 	if err := r.converge(); err != nil {
 		return err
+	}
+	if err := r.permit(); err != nil {
+		return err
+	}
+	if wait := r.tunnels.bring(r.wanted); wait > 0 {
+		r.soon(time.Now().Add(wait))
 	}
 	return errors.Join(r.sweepWays(), r.forget())
 }
@@ -98,6 +106,8 @@ func (r *Reconciler) load() {
 		}
 	}
 	r.refused = seen
+	r.tunnels.read()
+	r.docs.Problems.Add("tunnels", errors.Join(r.tunnels.problem, r.tunnels.lacking))
 }
 
 // open opens the kernel with the tables of the instance.
@@ -107,6 +117,9 @@ func (r *Reconciler) open(instance string) {
 	}
 	r.kernel, r.instance = r.Open(instance), instance
 	r.known = false
+	r.tunnels.alias, r.tunnels.looked = tunnel.Alias(instance), false
+	r.tunnels.kernel = r.Tunnels.Open(uint8(r.docs.Settings().Protocol))
+	r.Metrics.tunnels.device.Store(&deviceReader{r.tunnels.kernel, r.tunnels.alias})
 }
 
 // mistrust is after how many failures of transactions in a row the tables are
@@ -193,7 +206,8 @@ func (r *Reconciler) CleanUp() error {
 		return nil // nothing was ever ours to remove
 	}
 	r.known = false
-	r.wanted = desired.Of(desired.Input{Complete: true})
+	r.wanted = desired.Of(desired.Input{Complete: true, Tunnels: r.tunnels.list})
+	r.tunnels.silence(r.wanted)
 	_, err := r.Mirror(r.docs.Settings().InstanceName).Set("", "")
 	return errors.Join(r.converge(), r.ways().Sweep(nil), err, r.forget(), r.report.CleanUp())
 }

@@ -38,6 +38,7 @@ type Config struct {
 	// Leftovers are the commands that would remove what kube-vip left.
 	Leftovers []string
 	Metrics   *Metrics
+	Tunnels   TunnelConfig
 }
 
 // Mirror copies a link's traffic; mirror.Linux is the real one.
@@ -87,6 +88,7 @@ type Reconciler struct {
 	lost map[netip.Addr]string
 	// stale are the connections that must be looked through.
 	stale   stale
+	tunnels *tunnels
 	report  *report.Reporter
 	passErr error
 	refused map[string]string // problems with egress documents that were logged
@@ -117,6 +119,7 @@ func New(c Config) (*Reconciler, error) {
 		backoff: trigger.Backoff{Min: 20 * time.Millisecond, Max: 5 * time.Second},
 		wake:    time.NewTimer(0),
 		stale:   stale{everything: true},
+		tunnels: newTunnels(c.Tunnels, c.Log, func(name string) { c.Metrics.tunnels.handshakes.WithLabelValues(name).Inc() }),
 	}
 	r.reader.Refused = c.Metrics.rejected.Inc
 	r.answer.Store(&Report{})
@@ -160,6 +163,10 @@ func (r *Reconciler) prolong() bool {
 		return false
 	}
 	r.docs.Grants = grants
+	if err := r.permit(); err != nil {
+		r.touched.Store(true) // somebody took the table away
+		return false
+	}
 	r.atEndOfGrant(time.Now(), now)
 	return true
 }

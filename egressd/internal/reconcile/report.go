@@ -41,7 +41,7 @@ func (r *Reconciler) reportAll() {
 			conditions = append(conditions, c)
 		}
 	}
-	r.report.Daemon(schema.Daemon{Observed: r.docs.Seen(), Conditions: conditions})
+	r.report.Daemon(schema.Daemon{Observed: r.docs.Seen(), Conditions: conditions, Tunnels: r.tunnels.documents()})
 	if r.passErr != nil || r.docs.Node == nil {
 		return
 	}
@@ -119,6 +119,9 @@ func (r *Reconciler) vip(key string) VIPReport {
 		}
 		v.Conditions = append(v.Conditions, c)
 	}
+	if doc.WireGuard != nil {
+		v.Conditions = append(v.Conditions, r.tunnels.condition(r.wanted, doc))
+	}
 	return v
 }
 
@@ -167,6 +170,7 @@ func (r *Reconciler) measure() {
 	for state, n := range pods {
 		r.Metrics.pods.WithLabelValues(state).Set(float64(n))
 	}
+	r.Metrics.tunnels.described.Set(float64(len(r.tunnels.list)))
 	backends := 0
 	if b := r.docs.VIPs[schema.ControlPlaneKey].Balance; b != nil && r.wanted.Tables[plan.Balance] != nil {
 		backends = len(b.Backends)

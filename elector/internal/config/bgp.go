@@ -13,15 +13,17 @@ import (
 // Mode is how VIPs are made known.
 type Mode string
 
-// Routes says whether VIPs are made known to routers and not to neighbors.
-func (m Mode) Routes() bool { return m == ModeBGP || m == ModeTable }
+// Routes says whether VIPs are made known to routers, or the far ends of
+// tunnels, and not to neighbors.
+func (m Mode) Routes() bool { return m == ModeBGP || m == ModeTable || m == ModeWireGuard }
 
 // Modes. In ModeBGP and ModeTable every node that can serve a VIP does, unless
-// an election is asked for.
+// an election is asked for; in ModeWireGuard one does, as in ModeL2.
 const (
-	ModeL2    Mode = "ARP and NDP"
-	ModeBGP   Mode = "BGP"
-	ModeTable Mode = "routing table"
+	ModeL2        Mode = "ARP and NDP"
+	ModeBGP       Mode = "BGP"
+	ModeTable     Mode = "routing table"
+	ModeWireGuard Mode = "WireGuard"
 )
 
 // Elect says which VIPs have one owner in BGP and routing-table mode.
@@ -160,5 +162,5 @@ func (b *BGP) Annotated(p bgppeer.Peer) Peer { return b.peer(p) }
 // ElectsControlPlane says whether one node at a time serves the control
 // plane's VIP.
 func (c *Config) ElectsControlPlane() bool {
-	return c.ControlPlane.Enabled && (!c.Mode.Routes() || c.Mode == ModeBGP && c.Elect.ControlPlane)
+	return c.ControlPlane.Enabled && (!c.Mode.Routes() || c.Mode == ModeWireGuard || c.Mode == ModeBGP && c.Elect.ControlPlane)
 }

@@ -173,6 +173,8 @@ func TestParse(t *testing.T) {
 				c.Services.Firewall = true
 				c.Notices = []string{"egress_clean: " + alwaysClean}
 			}},
+		{"WireGuard", input{env: env("vip_wireguard", "true", "svc_election", "true")},
+			func(c *Config) { c.Mode, c.Elect.Services = ModeWireGuard, true }},
 		{"modes that are off", input{env: env("bgp_enable", "false", "vip_wireguard", "0", "lb_enable", "F", "health_check_port", "0",
 			"mirror_dest_interface", "", "vip_leaderelectiontype", "kubernetes", "vip_leaseannotations", "{}")}, func(*Config) {}},
 		{"settings without effect are told once a reason", input{env: env("zebra_url", "x", "zebra_version", "6", "svc_leasename", "x")},
@@ -221,9 +223,9 @@ func TestParseErrors(t *testing.T) {
 		}},
 		{"protocol of another range", input{env: env("vip_routingprotocol", "256")},
 			[]string{`vip_routingprotocol (environment): "256" is not allowed: want a number, 4 to 255`}},
-		{"no mode", input{env: env("vip_arp", "false")}, []string{"vip_arp, bgp_enable, vip_routingtable: no mode: want one of them true"}},
+		{"no mode", input{env: env("vip_arp", "false")}, []string{"vip_arp, bgp_enable, vip_routingtable, vip_wireguard: no mode: want one of them true"}},
 		{"two modes", input{env: env("vip_arp", "true", "bgp_enable", "true")},
-			[]string{"vip_arp, bgp_enable, vip_routingtable: several modes: want one of them true"}},
+			[]string{"vip_arp, bgp_enable, vip_routingtable, vip_wireguard: several modes: want one of them true"}},
 		{"BGP without peers", input{env: env("bgp_enable", "true")},
 			[]string{"bgp_peers: missing: BGP mode needs a peer: bgp_peers, bgp_peeraddress, vipod_bgp_config or annotation"}},
 		{"BGP settings against each other", input{env: env("bgp_enable", "true", "bgp_peers", "192.0.2.1:65001", "bgp_sourceip", "192.0.2.9",

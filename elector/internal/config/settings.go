@@ -35,6 +35,7 @@ type raw struct {
 	configFile    string
 	arp           bool
 	bgp, table    bool
+	wireguard     bool
 	peers         []bgppeer.Peer
 	peer          bgppeer.Peer // of the settings for a single one
 	peerSecret    bool

@@ -16,6 +16,8 @@ var routed = []setting{
 		"BGP mode: each node that can serve a VIP announces it to its peers."},
 	{"vip_routingtable", "", []string{"table"}, "false", boolean(func(r *raw) *bool { return &r.table }),
 		"Routing-table mode: each node that can serve a VIP has a route for it, from where a routing daemon of the node takes it."},
+	{"vip_wireguard", "", []string{"wireguard"}, "false", boolean(func(r *raw) *bool { return &r.wireguard }),
+		"WireGuard mode: the node that owns a VIP brings up the tunnel that egressd's file has for it (see egressd's page), and no other node does."},
 	{"vip_leaderelection", "", []string{"leaderElection"}, "false", boolean(func(r *raw) *bool { return &r.Elect.ControlPlane }),
 		"In BGP mode, only one node announces the control plane's VIP. With ARP and NDP vipod always elects; in routing-table mode it never does for the control plane."},
 	{"svc_election", "", []string{"servicesElection"}, "false", boolean(func(r *raw) *bool { return &r.Elect.Services }),
@@ -108,11 +110,11 @@ func secretText(field func(*raw) *bool) value {
 
 // checkMode finds the one mode and holds its settings against each other.
 func (p *parser) checkMode() error {
-	if p.arp && !p.isGiven("vip_arp") && (p.bgp || p.table) {
+	if p.arp && !p.isGiven("vip_arp") && (p.bgp || p.table || p.wireguard) {
 		p.arp = false // the default gives way
 	}
 	count := 0
-	for mode, on := range map[Mode]bool{ModeL2: p.arp, ModeBGP: p.bgp, ModeTable: p.table} {
+	for mode, on := range map[Mode]bool{ModeL2: p.arp, ModeBGP: p.bgp, ModeTable: p.table, ModeWireGuard: p.wireguard} {
 		if on {
 			p.Mode = mode
 			count++
@@ -120,10 +122,10 @@ func (p *parser) checkMode() error {
 	}
 	switch {
 	case count == 0:
-		return errors.New("vip_arp, bgp_enable, vip_routingtable: no mode: want one of them true")
+		return errors.New("vip_arp, bgp_enable, vip_routingtable, vip_wireguard: no mode: want one of them true")
 	case count > 1:
 		p.Mode = ModeL2
-		return errors.New("vip_arp, bgp_enable, vip_routingtable: several modes: want one of them true")
+		return errors.New("vip_arp, bgp_enable, vip_routingtable, vip_wireguard: several modes: want one of them true")
 	case p.Mode == ModeBGP:
 		return p.completeBGP()
 	}

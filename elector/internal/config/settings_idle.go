@@ -24,7 +24,6 @@ var accepted = []setting{
 // unbuilt are kube-vip's switches of what this build does not have.
 var unbuilt = []setting{
 	{"zebra_enable", "", []string{"zebra"}, "", offBool("BGP through FRR"), "BGP through FRR."},
-	{"vip_wireguard", "", []string{"wireguard"}, "", offBool("WireGuard mode"), "WireGuard mode."},
 	{"vip_leaderelectiontype", "", []string{"leaderElectionType"}, "", off("elections in etcd", "kubernetes"), "Where elections are held."},
 	{"vip_leaseannotations", "", nil, "", off("annotations of the Lease", "{}"), "Annotations of the control plane's Lease."},
 	{"vip_preserve_on_leadership_loss", "", []string{"preserveVipOnLeadershipLoss"}, "", offBool("VIPs that outlive their Lease"), "Keep the address after the Lease is lost."},

@@ -183,7 +183,7 @@ func equal(a, b *schema.VIP) bool {
 		slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Announce, b.Announce) &&
 		(len(a.Links) == 0 && len(b.Links) == 0 || reflect.DeepEqual(a.Links, b.Links)) &&
 		reflect.DeepEqual(a.Firewall, b.Firewall) && reflect.DeepEqual(a.Balance, b.Balance) &&
-		reflect.DeepEqual(a.BGP, b.BGP) && reflect.DeepEqual(a.Route, b.Route)
+		reflect.DeepEqual(a.BGP, b.BGP) && reflect.DeepEqual(a.Route, b.Route) && reflect.DeepEqual(a.WireGuard, b.WireGuard)
 }
 
 // Drop removes a VIP's document.

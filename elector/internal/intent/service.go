@@ -170,7 +170,7 @@ func document(v plan.VIP, key string, state schema.State, grant schema.GrantName
 	slices.SortFunc(addresses, func(a, b schema.Address) int { return a.IP.Compare(b.IP) })
 	doc := &schema.VIP{
 		Key: key, UID: v.UID, Kind: v.Kind, State: state, Grant: grant, Addresses: addresses,
-		Firewall: v.Firewall, Balance: v.Balance,
+		Firewall: v.Firewall, Balance: v.Balance, WireGuard: v.WireGuard,
 	}
 	if epoch != 0 {
 		doc.Epoch = strconv.FormatUint(epoch, 10)

@@ -52,7 +52,7 @@ func (p *planner) placeControlPlane(v *VIP) {
 		v.Why = "the name of the control plane's VIP stands for no address yet"
 	}
 	for _, ip := range addresses {
-		a, why := p.links.place(ip, c.Interface)
+		a, why := p.placeOne(ip)
 		if !slices.Contains(c.ControlPlane.Addresses, ip) {
 			a.Source = schema.SourceDNS
 		}

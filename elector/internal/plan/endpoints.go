@@ -40,14 +40,19 @@ func endpointsOf(services []*service, slices []*discoveryv1.EndpointSlice) map[n
 	return all
 }
 
-// add sorts one endpoint in. By the API an unknown ready means ready, an
-// unknown serving is the same as ready, and an unknown terminating is false.
-// As in kube-proxy, an endpoint that is not ready serves only while it
-// terminates.
-func (e *endpoints) add(point *discoveryv1.Endpoint) {
+// serving says whether an endpoint is ready, or serves while it terminates. By
+// the API an unknown ready means ready, an unknown serving is the same as
+// ready, and an unknown terminating is false. As in kube-proxy, an endpoint
+// that is not ready serves only while it terminates.
+func serving(point *discoveryv1.Endpoint) (ready, leaving bool) {
 	c := &point.Conditions
-	ready := c.Ready == nil || *c.Ready
-	leaving := c.Terminating != nil && *c.Terminating && c.Serving != nil && *c.Serving
+	ready = c.Ready == nil || *c.Ready
+	return ready, c.Terminating != nil && *c.Terminating && c.Serving != nil && *c.Serving
+}
+
+// add sorts one endpoint in.
+func (e *endpoints) add(point *discoveryv1.Endpoint) {
+	ready, leaving := serving(point)
 	if !ready && !leaving {
 		return
 	}

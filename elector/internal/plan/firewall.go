@@ -19,9 +19,10 @@ func (p *planner) firewall(s *service) *schema.Firewall {
 }
 
 // whyNoEgressd says why this node cannot serve the Service for want of egressd,
-// "" if it can or need not. A VIP whose firewall nobody keeps is not served.
+// "" if it can or need not. A VIP whose firewall or tunnel nobody keeps is not
+// served.
 func (p *planner) whyNoEgressd(s *service) string {
-	if p.in.NoEgressd == "" || !s.wantsEgress() && !p.in.Config.Services.Firewall {
+	if p.in.NoEgressd == "" || !s.wantsEgress() && !p.in.Config.Services.Firewall && !p.tunnels() {
 		return ""
 	}
 	return p.in.NoEgressd

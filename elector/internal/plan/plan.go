@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/vipod/vipod/elector/internal/config"
 	"github.com/vipod/vipod/shared/schema"
@@ -23,6 +24,8 @@ type planner struct {
 	// others, nil if none is excluded.
 	excluded map[string]bool
 	included []string
+	// slices are those of each Service, nil until somebody asks.
+	slices map[name][]*discoveryv1.EndpointSlice
 	// names are the macvlans that Services want.
 	names map[string]*nameUse
 }

@@ -22,12 +22,15 @@ const annotationElect = "kube-vip.io/forcePerServiceElection"
 // spread says whether the Service has no owner.
 func (p *planner) spread(s *service) bool {
 	c := p.in.Config
-	return c.Mode.Routes() && !c.Elect.Services && (!c.Elect.OnDemand || !isTrue(s.Service, annotationElect))
+	return c.Mode.Routes() && !p.tunnels() && !c.Elect.Services && (!c.Elect.OnDemand || !isTrue(s.Service, annotationElect))
 }
 
 // placeRouted is place in the mode of this node.
 func (p *planner) placeRouted(s *service, ip netip.Addr, want string) (schema.Address, string) {
 	c := p.in.Config
+	if p.tunnels() {
+		return p.placeTunnel(ip)
+	}
 	if c.Mode == config.ModeBGP && !c.BGP.Attach || c.Mode == config.ModeTable {
 		return unplaced(ip), p.lacksDaemon()
 	}
@@ -48,7 +51,7 @@ func unplaced(ip netip.Addr) schema.Address {
 
 // lacksDaemon says which daemon that announces VIPs is switched off here.
 func (p *planner) lacksDaemon() string {
-	need := map[config.Mode]string{config.ModeBGP: ownership.Bgpd, config.ModeTable: ownership.Vipd}[p.in.Config.Mode]
+	need := map[config.Mode]string{config.ModeBGP: ownership.Bgpd, config.ModeTable: ownership.Vipd, config.ModeWireGuard: ownership.Egressd}[p.in.Config.Mode]
 	if slices.Contains(p.in.Config.Components, need) {
 		return ""
 	}
@@ -65,6 +68,9 @@ func (p *planner) announce(v *VIP, s *service) {
 		if s != nil {
 			v.BGP = p.attributes(s)
 		}
+	case config.ModeWireGuard:
+		v.Announce = []schema.Announce{schema.AnnounceWireGuard}
+		v.WireGuard = p.forwards(s)
 	case config.ModeTable:
 		v.Announce = []schema.Announce{schema.AnnounceRoute}
 		want := c.Interface

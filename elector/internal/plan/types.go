@@ -43,6 +43,10 @@ type Input struct {
 	Pods []Pod
 	// NoEgressd says why egressd cannot be relied on here, "" if it can.
 	NoEgressd string
+	// Tunnels are those that egressd has, TunnelProblem says what is wrong with
+	// them, "" for nothing.
+	Tunnels       []schema.Tunnel
+	TunnelProblem string
 }
 
 // Node is what matters of a Node object.
@@ -134,6 +138,8 @@ type VIP struct {
 	Announce []schema.Announce
 	BGP      *schema.PathAttributes
 	Route    *schema.Route
+	// WireGuard is for the document; nil in other modes.
+	WireGuard *schema.WireGuard
 }
 
 // Refusal is something a Service asks for and does not get. The Service keeps

@@ -140,6 +140,7 @@ func (r *Reconciler) lookAtVIPs(now time.Duration, state map[kube.Event]bool) {
 		r.lookAtLinks(v, doc, state)
 		r.lookAtConflicts(now, v, doc, state, rivalled)
 		r.lookAtEgress(now, v, doc, state, failing)
+		r.lookAtTunnel(now, v, doc, state, failing)
 		r.lookAtSpread(now, v, doc, state, unserved)
 		if r.held(now, v) {
 			continue
@@ -159,6 +160,9 @@ func (r *Reconciler) lookAtVIPs(now time.Duration, state map[kube.Event]bool) {
 			state[r.about(v, true, "NodeFull", "Placing", fmt.Sprintf(
 				"node %s serves %d addresses already, as many as fit into its Lease", r.Config.NodeName, kube.MaxClaims))] = true
 		}
+	}
+	if cp := r.out.ControlPlane; cp != nil {
+		r.lookAtTunnel(now, cp, r.book.VIP(cp.Key), state, failing)
 	}
 	for key, was := range r.active {
 		if _, still := active[key]; !still && r.byKey[key] != nil {

@@ -157,7 +157,7 @@ func addresses(groups []claim.Group) (n int) {
 // acknowledge tells the machines which draining addresses vipd has muted or
 // removed.
 func (r *Reconciler) acknowledge(now time.Duration) {
-	r.book.Acknowledge(r.reports.vipd, r.swept())
+	r.book.Acknowledge(r.silenced(), r.swept())
 	r.book.AcknowledgeLinks(r.reports.links, r.linkdGone)
 	exposed := r.book.Exposures()
 	var silent []addr

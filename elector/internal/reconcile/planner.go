@@ -59,6 +59,7 @@ func (r *Reconciler) replan(now time.Duration) {
 		Names: r.names.Answers(), Taken: r.takenNow(),
 		Linkd: r.linkdWhy, Linked: r.linked(), Leases: leases(r.reports.links, r.BootID),
 		NoEgressd: r.noEgressd, Up: r.backends.up(), Pods: r.pods(),
+		Tunnels: r.reports.egressdDaemon.Tunnels, TunnelProblem: r.tunnelProblem(),
 	})
 	r.networks = r.out.Internal
 	r.names.Want(r.out.Names)

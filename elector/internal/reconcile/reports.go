@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/vipod/vipod/shared/ownership"
@@ -48,7 +49,8 @@ func newReports(stateDir string, uid func(string) int) *reports {
 	}
 }
 
-// read reads what changed and says whether the node's links or leases did. What
+// read reads what changed and says whether the node's links, leases or
+// tunnels did. What
 // cannot be read stays as it was.
 func (r *reports) read(log *slog.Logger) (links bool) {
 	r.dirty = false
@@ -58,13 +60,15 @@ func (r *reports) read(log *slog.Logger) (links bool) {
 	r.links = statuses(r, log, r.linkSet, ownership.Linkd, "links")
 	r.daemon(log, ownership.Linkd, &r.linkdDaemon)
 	r.egressd = statuses(r, log, r.egressdSet, ownership.Egressd, "vips")
+	tunnels := r.egressdDaemon.Tunnels
 	r.daemon(log, ownership.Egressd, &r.egressdDaemon)
 	r.bgpd = statuses(r, log, r.bgpdSet, ownership.Bgpd, "vips")
 	r.daemon(log, ownership.Bgpd, &r.bgpdDaemon)
 	before := r.vipdDaemon.Links
 	r.daemon(log, ownership.Vipd, &r.vipdDaemon)
 	r.daemon(log, ownership.Arpd, &r.arpdDaemon)
-	return !reflect.DeepEqual(before, r.vipdDaemon.Links) || !sameLeases(leased, r.links)
+	return !reflect.DeepEqual(before, r.vipdDaemon.Links) || !sameLeases(leased, r.links) ||
+		!slices.Equal(tunnels, r.egressdDaemon.Tunnels)
 }
 
 func statuses[T any, P schema.Pointer[T]](r *reports, log *slog.Logger, set *statefile.Set[T, P], daemon, dir string) map[string]T {

@@ -24,6 +24,8 @@ func announcer(m config.Mode) string {
 	switch m {
 	case config.ModeBGP:
 		return ownership.Bgpd
+	case config.ModeWireGuard:
+		return ownership.Egressd
 	case config.ModeTable:
 		return ""
 	}
@@ -37,8 +39,11 @@ func (r *Reconciler) announcerOpen(now time.Duration) (ok bool, why string, unti
 		return true, "", never
 	}
 	report := r.reports.arpdDaemon
-	if name == ownership.Bgpd {
+	switch name {
+	case ownership.Bgpd:
 		report = r.reports.bgpdDaemon
+	case ownership.Egressd:
+		report = r.reports.egressdDaemon
 	}
 	return r.arpd.open(now, slices.Contains(r.Config.Components, name), report, r.book.Node())
 }
@@ -70,6 +75,9 @@ func (r *Reconciler) spreading() bool {
 // announces says whether the daemon that makes the document's VIP known has
 // done so.
 func (r *Reconciler) announces(doc *schema.VIP) bool {
+	if doc.Announces(schema.AnnounceWireGuard) {
+		return r.tunnelled(doc) == schema.True
+	}
 	if !doc.Announces(schema.AnnounceBGP) {
 		return true
 	}

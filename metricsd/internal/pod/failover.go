@@ -66,7 +66,7 @@ func (f *failovers) observe(now time.Duration, vips []VIP) []Failover {
 // announces it, under the document from or a later one.
 func (v VIP) effective(from schema.Observed) bool {
 	report, condition := v.announcer(), schema.ConditionAnnounced
-	if len(v.Intent.Announce) == 0 || v.Intent.Announces(schema.AnnounceRoute) {
+	if len(v.Intent.Announce) == 0 || v.Intent.Announces(schema.AnnounceRoute) || v.tunnelled() {
 		report, condition = v.Vipd, schema.ConditionPresent
 	}
 	return report != nil && schema.IsTrue(report.Conditions, condition) &&

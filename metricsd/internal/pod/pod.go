@@ -51,11 +51,18 @@ type VIP struct {
 func (v VIP) Active() bool { return v.Intent != nil && v.Intent.State == schema.StateActive }
 
 // Announced says whether arpd reports the first announcements as sent, or bgpd
-// that peers were told.
+// that peers were told; of a VIP with a tunnel, whether it is there.
 func (v VIP) Announced() bool {
-	report := v.announcer()
-	return v.Active() && report != nil && schema.IsTrue(report.Conditions, schema.ConditionAnnounced)
+	report, condition := v.announcer(), schema.ConditionAnnounced
+	if v.tunnelled() {
+		report, condition = v.Vipd, schema.ConditionPresent
+	}
+	return v.Active() && report != nil && schema.IsTrue(report.Conditions, condition)
 }
+
+// tunnelled says whether the VIP is known by its tunnel, on whose link vipd
+// puts it.
+func (v VIP) tunnelled() bool { return v.Intent != nil && v.Intent.Announces(schema.AnnounceWireGuard) }
 
 // announcer is the report of the daemon that announces the VIP.
 func (v VIP) announcer() *schema.Status {

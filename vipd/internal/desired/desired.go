@@ -94,7 +94,7 @@ func (in Input) merge(wants map[netip.Addr]*want, a schema.Address, vip schema.V
 		}
 		wants[a.IP] = w
 	}
-	w.Bare = w.Bare || slices.ContainsFunc(vip.Links, func(l schema.LinkSpec) bool { return l.Name == w.Link })
+	w.Bare = w.Bare || vip.WireGuard != nil || slices.ContainsFunc(vip.Links, func(l schema.LinkSpec) bool { return l.Name == w.Link })
 	w.Muted = w.Muted || vip.State == schema.StateDraining && !Routed(vip) || in.Fence && Routed(vip)
 	if vip.Grant != schema.GrantNone && !slices.Contains(w.Grants, vip.Grant) {
 		w.Grants = append(w.Grants, vip.Grant)

@@ -3,11 +3,13 @@
 package kerneltest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vipod/vipod/egressd/internal/plan"
 )
@@ -22,6 +24,7 @@ type Fake struct {
 	// Done are the operations that were made, in order; Transactions how many
 	// there were, Observed how often the tables were read.
 	Done                   []plan.Op
+	Permitted              map[uint16]time.Duration
 	Transactions, Observed int
 }
 
@@ -88,6 +91,15 @@ func (f *Fake) Forget(sources []netip.Addr, want func(plan.Flow) bool) (int, err
 		return (len(sources) == 0 || slices.Contains(sources, x.Source.Addr())) && want(x)
 	})
 	return before - len(f.Flows), nil
+}
+
+// Permit implements kernel.Kernel.
+func (f *Fake) Permit(ports map[uint16]time.Duration) error {
+	if _, ok := f.State.Tables[plan.Wireguard]; !ok && len(ports) > 0 {
+		return errors.New("permitting tunnels: no such table")
+	}
+	f.Permitted = ports
+	return nil
 }
 
 // Dropped implements kernel.Kernel.

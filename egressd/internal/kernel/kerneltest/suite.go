@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -35,6 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) kernel.Kernel) {
 			}
 		})
 	}
+	t.Run("tunnels are permitted to send again and again", func(t *testing.T) { permit(t, open(t)) })
 	t.Run("a transaction that fails changes nothing", func(t *testing.T) { allOrNone(t, open(t)) })
 }
 
@@ -113,6 +115,51 @@ var balance = []plan.Op{
 	add(plan.Balance, "slots4", "0", "198.51.100.11 . 6443"), add(plan.Balance, "slots6", "127", "2001:db8::11 . 6443"),
 }
 
+var wireguard = []plan.Op{
+	plan.AddTable{Kind: plan.Wireguard},
+	add(plan.Wireguard, "tunnels", "wg0", ""), add(plan.Wireguard, "tunnels", "a-name-of-15-by", ""),
+	add(plan.Wireguard, "marks", "wg0", "117356"), add(plan.Wireguard, "marks", "a-name-of-15-by", "65792"),
+	add(plan.Wireguard, "marked", "117356", ""), add(plan.Wireguard, "fenced", "51820", ""),
+	add(plan.Wireguard, "reached4", "wg0 . 198.51.100.200", ""), add(plan.Wireguard, "reached6", "a-name-of-15-by . 2001:db8::200", ""),
+	add(plan.Wireguard, "doors4", "198.51.100.200 . udp . 53", "default_dns_p53_udp"),
+	add(plan.Wireguard, "doors6", "2001:db8::200 . sctp . 132", "default_gtp_p132_sctp"),
+	add(plan.Wireguard, "targets4", "198.51.100.200 . udp . 53 . 63", "203.0.113.2 . 5353"),
+	add(plan.Wireguard, "targets6", "2001:db8::200 . sctp . 132 . 0", "2001:db8:0:2::2 . 132"),
+	add(plan.Wireguard, "kept4", "203.0.113.2 . udp . 5353", ""), add(plan.Wireguard, "kept6", "2001:db8:0:2::2 . sctp . 132", ""),
+}
+
+// door is the port of wireguard that has an id.
+func door(id string) plan.Element {
+	return plan.Element{Kind: plan.Wireguard, Set: "doors4", Key: "198.51.100.200 . udp . 53", Value: id}
+}
+
+// permit permits, prolongs, and permits what has ended.
+func permit(t *testing.T, k kernel.Kernel) {
+	ports := map[uint16]time.Duration{51820: 50 * time.Millisecond, 51821: time.Minute}
+	if err := k.Permit(ports); err == nil {
+		t.Error("no error without a table")
+	}
+	if err := k.Do(wireguard); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := k.Permit(ports); err != nil {
+			t.Error(err)
+		}
+	}
+	time.Sleep(200 * time.Millisecond)
+	if err := k.Permit(ports); err != nil {
+		t.Errorf("after one has ended: %v", err)
+	}
+	have, err := k.Observe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(trim(plan.Apply(plan.Actual{}, wireguard...)), trim(have), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the plan sees it (-model +kernel):\n%s", diff)
+	}
+}
+
 func all(lists ...[]plan.Op) (ops []plan.Op) {
 	for _, l := range lists {
 		ops = append(ops, l...)
@@ -125,9 +172,13 @@ var cases = []struct {
 	batches [][]plan.Op
 }{
 	{"tables come whole and go whole", [][]plan.Op{
-		all(egress, firewall, balance),
+		all(egress, firewall, balance, wireguard),
 		{plan.DelTable{Kind: plan.Egress}, plan.DelTable{Kind: plan.Balance}},
 		{plan.DelTable{Kind: plan.Egress}, plan.DelTable{Kind: plan.Firewall}},
+	}},
+	{"an id of before makes room for the one that tells protocols apart", [][]plan.Op{
+		all(wireguard, []plan.Op{plan.DelElement{Element: door("default_dns_p53_udp")}, plan.AddElement{Element: door("default_dns_p53")}}),
+		{plan.DelElement{Element: door("default_dns_p53")}, plan.AddElement{Element: door("default_dns_p53_udp")}},
 	}},
 	{"a table that is there is made anew without elements", [][]plan.Op{egress, {plan.AddTable{Kind: plan.Egress}}}},
 	{"adding again changes nothing", [][]plan.Op{egress, again(egress[1:])}},

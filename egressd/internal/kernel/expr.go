@@ -40,8 +40,10 @@ func (f family) source() expr.Any {
 	return &expr.Payload{DestRegister: reg0, Base: expr.PayloadBaseNetworkHeader, Offset: f.saddr, Len: f.size}
 }
 
-func (f family) destination() expr.Any {
-	return &expr.Payload{DestRegister: reg0, Base: expr.PayloadBaseNetworkHeader, Offset: f.daddr, Len: f.size}
+func (f family) destination() expr.Any { return f.destinationIn(reg0) }
+
+func (f family) destinationIn(reg uint32) expr.Any {
+	return &expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: f.daddr, Len: f.size}
 }
 
 func l4proto(reg uint32) expr.Any { return &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg} }

@@ -80,7 +80,7 @@ func wireguardChains() []chain {
 		join(ctHas(expr.CtKeySTATE, stateEstablished|stateRelated), pass))
 	for _, f := range families {
 		guard.rules = append(guard.rules,
-			join(f.is(), match{iifname, f.destination(reg0 + nameRegisters), notIn(plan.Reached + f.suffix)}, counted),
+			join(f.is(), match{iifname, f.destinationIn(reg0 + nameRegisters), notIn(plan.Reached + f.suffix)}, counted),
 			join(f.is(), match{l4proto(reg0), equal(f.icmp)}, pass),
 			join(f.is(), f.door(), match{in(plan.Doors + f.suffix)}, pass))
 		inward.rules = append(inward.rules, join(f.is(), match{iifname, in(plan.Tunnels)}, f.door(), match{
@@ -119,5 +119,5 @@ var restore = match{
 
 // door loads destination address, protocol and port.
 func (f family) door() match {
-	return match{f.destination(reg0), l4proto(f.behind), dport(f.behind + 1)}
+	return match{f.destination(), l4proto(f.behind), dport(f.behind + 1)}
 }

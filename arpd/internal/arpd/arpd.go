@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vipod/vipod/arpd/internal/engine"
@@ -38,6 +40,17 @@ type kernel struct{}
 
 func (kernel) Links() ([]netsafe.Link, error)        { return netsafe.Links() }
 func (kernel) Addresses() ([]netsafe.Address, error) { return netsafe.Addresses() }
+
+// Receives implements reconcile.Kernel.
+func (kernel) Receives(ip netip.Addr) (bool, error) { return receives(ip) }
+
+func receives(ip netip.Addr) (bool, error) {
+	routes, err := netlink.RouteGet(ip.AsSlice())
+	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
+		return false, nil
+	}
+	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, err
+}
 
 func subscribe(ctx context.Context, fire func()) error {
 	return netsafe.Subscribe(ctx, fire, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)

@@ -62,6 +62,9 @@ func (w *fakeWorld) Addresses() ([]netsafe.Address, error) {
 	return slices.Clone(w.addresses), nil
 }
 
+// Receives implements reconcile.Kernel.
+func (w *fakeWorld) Receives(netip.Addr) (bool, error) { return true, nil }
+
 func (w *fakeWorld) add(_ *testing.T, ip netip.Addr, protocol uint8) {
 	w.change(func() {
 		w.addresses = append(w.addresses, netsafe.Address{

@@ -156,6 +156,12 @@ func (i inside) Addresses() (list []netsafe.Address, err error) {
 	return list, err
 }
 
+// Receives implements reconcile.Kernel.
+func (i inside) Receives(ip netip.Addr) (ok bool, err error) {
+	err = i.ns.Do(func() error { ok, err = receives(ip); return err })
+	return ok, err
+}
+
 // Open implements link.Network.
 func (i inside) Open(at plan.Port, hw frame.Hardware, heard func(frame.Claim)) (p link.Port, err error) {
 	err = i.ns.Do(func() error { p, err = link.Kernel{}.Open(at, hw, heard); return err })

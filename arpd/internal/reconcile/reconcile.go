@@ -9,6 +9,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -25,6 +26,8 @@ import (
 type Kernel interface {
 	Links() ([]netsafe.Link, error)
 	Addresses() ([]netsafe.Address, error)
+	// Receives says whether packets to the address are for this node.
+	Receives(netip.Addr) (bool, error)
 }
 
 // Result is the outcome of a pass.
@@ -52,6 +55,7 @@ type Reconciler struct {
 	docs    intent.Documents
 	backoff trigger.Backoff
 	lastErr string
+	arrivals
 
 	mu     sync.Mutex
 	result Result
@@ -106,7 +110,7 @@ const never = time.Hour
 func (r *Reconciler) pass() time.Duration {
 	seen := r.now()
 	r.docs = r.reader.Load()
-	p, links, err := r.plan(seen)
+	p, links, awaited, err := r.plan(seen)
 	if err == nil {
 		err = r.engine.Set(p, r.settings(links, seen))
 	} else {
@@ -125,6 +129,9 @@ func (r *Reconciler) pass() time.Duration {
 		return min(wait, r.backoff.Failed())
 	}
 	r.backoff.Reset()
+	if awaited {
+		return min(wait, receivePoll)
+	}
 	return wait
 }
 
@@ -163,27 +170,24 @@ func (r *Reconciler) grantPass() time.Duration {
 	return r.untilGrantEnds(now)
 }
 
-func (r *Reconciler) plan(now time.Duration) (plan.Output, []plan.Link, error) {
+// plan plans, and says whether an address is about to be received for.
+func (r *Reconciler) plan(now time.Duration) (out plan.Output, known []plan.Link, awaited bool, err error) {
 	links, err := r.kernel.Links()
 	if err != nil {
-		return plan.Output{}, nil, err
-	}
-	addresses, err := r.kernel.Addresses()
-	if err != nil {
-		return plan.Output{}, nil, err
+		return plan.Output{}, nil, false, err
 	}
 	in := plan.Input{
 		VIPs: r.docs.VIPs, Grants: r.docs.Grants.Held(now), Protocol: uint8(r.docs.Settings().Protocol),
+	}
+	if in.Present, awaited, err = r.present(now, in.Protocol); err != nil {
+		return plan.Output{}, nil, false, err
 	}
 	for _, l := range links {
 		in.Links = append(in.Links, plan.Link{Name: l.Name, Index: l.Index, Up: l.Up(), Hardware: frame.Hardware{
 			Type: l.Type, MAC: frame.MAC(l.MAC), Broadcast: frame.MAC(l.Broadcast),
 		}})
 	}
-	for _, a := range addresses {
-		in.Present = append(in.Present, plan.Present{Link: a.LinkIndex, IP: a.Prefix.Addr(), Protocol: a.Protocol})
-	}
-	return plan.Plan(in), in.Links, nil
+	return plan.Plan(in), in.Links, awaited, nil
 }
 
 func (r *Reconciler) settings(links []plan.Link, seen time.Duration) engine.Settings {

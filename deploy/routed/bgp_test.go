@@ -21,6 +21,7 @@ var getOptions = metav1.GetOptions{}
 
 var bgpEnv = []string{
 	"bgp_enable=true", fmt.Sprintf("bgp_as=%d", nodeAS), "per_service_election_on_demand=true",
+	"vipod_pod_anycast=203.0.113.96/27,2001:db8:0:9::/64",
 }
 
 func TestE2EBGP(t *testing.T) {
@@ -39,6 +40,7 @@ func TestE2EBGP(t *testing.T) {
 		{"nothing is lost when bgpd is killed", killedSpeakers},
 		{"nothing is lost when a node's pod is replaced", replaced},
 		{"nothing is lost while endpoints are replaced one by one", rolledEndpoints},
+		{"pods that share an address are routed to while they serve", anycastPods},
 		{"a node that is cut off is left within BFD's detection time", cutWithBFD},
 		{"the control plane's VIP follows each node's API server", controlPlane},
 	} {

@@ -62,6 +62,7 @@ func full() map[string]schema.Document {
 				LocalPref: number(200), MED: number(10),
 			},
 			Route: &schema.Route{Type: 1, Interface: "eth0"},
+			Via:   []netip.Addr{netip.MustParseAddr("203.0.113.9"), netip.MustParseAddr("2001:db8:0:2::9")},
 			Links: []schema.LinkSpec{{
 				Kind: schema.LinkMacvlan, Name: "vip-e5bd3f0e", Parent: "eth0.200", VLAN: 200, MAC: "02:00:00:00:00:03", RPFilter: 2,
 				DHCP: &schema.DHCPSpec{

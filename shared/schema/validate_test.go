@@ -144,6 +144,7 @@ func TestValidateEgress(t *testing.T) {
 		{"balance without a port", func(v *schema.VIP) { v.Balance.Port = 0 }, "balance.port is 0"},
 		{"backend without a port", func(v *schema.VIP) { v.Balance.Backends[0] = netip.MustParseAddrPort("198.51.100.11:0") }, "balance.backends[0]"},
 		{"no backends", func(v *schema.VIP) { v.Balance.Backends = nil }, ""},
+		{"a pod at no address", func(v *schema.VIP) { v.Via[0] = netip.MustParseAddr("0.0.0.0") }, "via[0]"},
 	})
 	runChecks(t, "node", []check[schema.Node]{
 		{"bad network", func(n *schema.Node) { n.Settings.InternalNetworks[0] = netip.MustParsePrefix("203.0.113.1/25") }, "settings.internalNetworks[0]"},

@@ -21,6 +21,8 @@ type Kind string
 const (
 	KindService      Kind = "service"
 	KindControlPlane Kind = "control-plane"
+	// KindPods: pods of this node have the address themselves.
+	KindPods Kind = "pods"
 )
 
 // State is what the other daemons shall do with a VIP.
@@ -120,6 +122,9 @@ type VIP struct {
 	Route *Route          `json:"route,omitempty"`
 	// WireGuard is present where the VIP is reached through a tunnel.
 	WireGuard *WireGuard `json:"wireguard,omitempty"`
+	// Via are the pods of this node that have the addresses themselves: other
+	// addresses of theirs. vipd routes the addresses to those of their family.
+	Via []netip.Addr `json:"via,omitempty"`
 }
 
 // Announces says whether the VIP is made known by the protocol.
@@ -137,9 +142,9 @@ func (v *VIP) Validate() error {
 		return err
 	}
 	switch v.Kind {
-	case KindService, KindControlPlane:
+	case KindService, KindControlPlane, KindPods:
 	default:
-		return fmt.Errorf("kind %q is not service or control-plane", v.Kind)
+		return fmt.Errorf("kind %q is not service, control-plane or pods", v.Kind)
 	}
 	switch v.State {
 	case StateActive, StateDraining, StateStandby, StateWithdrawn:
@@ -158,6 +163,9 @@ func (v *VIP) Validate() error {
 		if a.Interface == "" && (v.Announces(AnnounceARP) || v.Announces(AnnounceNDP)) {
 			return fmt.Errorf("addresses[%d]: interface is missing", i)
 		}
+	}
+	if err := v.validateVia(); err != nil {
+		return err
 	}
 	if v.Route != nil {
 		if err := v.Route.validate(); err != nil {
@@ -181,6 +189,15 @@ func (v *VIP) Validate() error {
 	}
 	if v.WireGuard != nil {
 		return v.WireGuard.validate()
+	}
+	return nil
+}
+
+func (v *VIP) validateVia() error {
+	for i, ip := range v.Via {
+		if !ip.IsValid() || ip.Zone() != "" || ip.Is4In6() || ip.IsUnspecified() || ip.IsMulticast() || ip.IsLoopback() {
+			return fmt.Errorf("via[%d]: %s is not the address of a pod", i, ip)
+		}
 	}
 	return nil
 }

@@ -54,6 +54,9 @@ type BGP struct {
 	NextHop4, NextHop6 netip.Addr
 	// Peers are those of the settings.
 	Peers []Peer
+	// Anycast are the networks whose addresses pods may have themselves; none
+	// is for no such pods.
+	Anycast []netip.Prefix
 	// File is the YAML file of more peers, AnnotationPrefix that of the
 	// Node's annotations which replace Peers; may be empty.
 	File             string

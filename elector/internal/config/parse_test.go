@@ -234,6 +234,8 @@ func TestParseErrors(t *testing.T) {
 			"mpbgp_nexthop fixed needs mpbgp_ipv4 or mpbgp_ipv6",
 			"peer 192.0.2.1: given twice: want it once",
 		}},
+		{"anycast without BGP", input{env: env("vipod_pod_anycast", "203.0.113.0/24")},
+			[]string{"vipod_pod_anycast: needs BGP mode: want bgp_enable true"}},
 		{"BFD", input{env: env("bgp_enable", "true", "bgp_peers", "192.0.2.1:65001::true:::true")},
 			[]string{"bgp_peers: peer 192.0.2.1: BFD and multihop: want one of them: BFD is for peers on the same link"}},
 		{"peer in the wrong form", input{env: env("bgp_enable", "true", "bgp_peers", "192.0.2.1:65001:hunter2:perhaps")},

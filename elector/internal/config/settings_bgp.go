@@ -62,6 +62,8 @@ var routed = []setting{
 		"bgpd listens on port 179, too, for its peers alone. Its container needs NET_BIND_SERVICE then, which the manifests do not give it."},
 	{"vipod_bgp_config", "", []string{"bgpConfig"}, "", path(func(r *raw) *string { return &r.BGP.File }),
 		"YAML file of peers (see bgpd's page), read again when it changes. Its peers come besides those of the settings above."},
+	{"vipod_pod_anycast", "", []string{"podAnycast"}, "", optional(prefixes(func(r *raw) *[]netip.Prefix { return &r.BGP.Anycast })),
+		"In BGP mode, networks whose addresses pods may have on their loopback and ask to have announced, by the annotation vipod.io/anycast. elector watches the pods of its node then."},
 	{"annotation", "", []string{"annotations"}, "", matching("the prefix of annotations, such as example.com", func(r *raw) *string { return &r.BGP.AnnotationPrefix }, isSubdomain),
 		"Prefix of this Node's annotations that say its AS, source and peers, followed when they change. They replace the peers above."},
 }
@@ -128,6 +130,8 @@ func (p *parser) checkMode() error {
 		return errors.New("vip_arp, bgp_enable, vip_routingtable, vip_wireguard: several modes: want one of them true")
 	case p.Mode == ModeBGP:
 		return p.completeBGP()
+	case len(p.BGP.Anycast) > 0:
+		return errors.New("vipod_pod_anycast: needs BGP mode: want bgp_enable true")
 	}
 	return nil
 }

@@ -180,7 +180,7 @@ func (b *Book) Put(doc *schema.VIP) (changed bool, err error) {
 // nothing, and encoding thousands of documents to find out takes long.
 func equal(a, b *schema.VIP) bool {
 	return a.UID == b.UID && a.Kind == b.Kind && a.State == b.State && a.Grant == b.Grant && a.Epoch == b.Epoch &&
-		slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Announce, b.Announce) &&
+		slices.Equal(a.Addresses, b.Addresses) && slices.Equal(a.Announce, b.Announce) && slices.Equal(a.Via, b.Via) &&
 		(len(a.Links) == 0 && len(b.Links) == 0 || reflect.DeepEqual(a.Links, b.Links)) &&
 		reflect.DeepEqual(a.Firewall, b.Firewall) && reflect.DeepEqual(a.Balance, b.Balance) &&
 		reflect.DeepEqual(a.BGP, b.BGP) && reflect.DeepEqual(a.Route, b.Route) && reflect.DeepEqual(a.WireGuard, b.WireGuard)

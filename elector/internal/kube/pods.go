@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,12 +30,22 @@ func (c *Client) pods(node string, notify func(kind string)) *pods {
 	return &pods{store: newStore(s, stripPod, notify), woken: trigger.New()}
 }
 
-// stripPod leaves what says whose pod it is and where: containers, volumes and
-// their environment are nobody's business here.
+// stripPod leaves what says whose pod it is, where, and whether it serves:
+// containers, volumes and their environment are nobody's business here.
 func stripPod(p *corev1.Pod) {
-	p.ObjectMeta = metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, ResourceVersion: p.ResourceVersion}
+	stripMeta(p)
+	p.ObjectMeta = metav1.ObjectMeta{
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Labels: p.Labels, Annotations: p.Annotations,
+		DeletionTimestamp: p.DeletionTimestamp, ResourceVersion: p.ResourceVersion,
+	}
+	if len(p.Annotations) == 0 {
+		p.Annotations = nil
+	}
 	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork}
-	p.Status = corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs}
+	p.Status = corev1.PodStatus{
+		Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs,
+		Conditions: slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type != corev1.PodReady }),
+	}
 }
 
 // follow says whether the pods are wanted.

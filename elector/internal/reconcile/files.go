@@ -90,6 +90,7 @@ func (r *Reconciler) documents() (docs []*schema.VIP) {
 		}
 		docs = append(docs, intent.Documents(*v, r.machine.State, r.book.VIP(v.Key))...)
 	}
+	docs = append(docs, r.anycast.documents(r.stopping.since != 0, r.book.VIPs())...)
 	if cp := r.out.ControlPlane; cp != nil && cp.Spread {
 		docs = appendDocument(docs, r.spread(cp))
 	}

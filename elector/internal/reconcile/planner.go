@@ -53,14 +53,16 @@ func (r *Reconciler) replan(now time.Duration) {
 		r.internal[n.Name] = n.Internal
 	}
 	r.planBGP(list)
-	r.out = plan.Plan(plan.Input{
+	in := plan.Input{
 		Config: r.Config, Services: r.API.Services(), Slices: r.API.Slices(), Nodes: list,
 		Links: r.reports.vipdDaemon.Links, APIServers: r.apiServers(), Healthy: r.well,
 		Names: r.names.Answers(), Taken: r.takenNow(),
 		Linkd: r.linkdWhy, Linked: r.linked(), Leases: leases(r.reports.links, r.BootID),
 		NoEgressd: r.noEgressd, Up: r.backends.up(), Pods: r.pods(),
 		Tunnels: r.reports.egressdDaemon.Tunnels, TunnelProblem: r.tunnelProblem(),
-	})
+	}
+	r.out = plan.Plan(in)
+	r.planAnycast(in)
 	r.networks = r.out.Internal
 	r.names.Want(r.out.Names)
 	r.backends.follow(r.work, r.out.Backends)

@@ -40,7 +40,7 @@ func (r *Reconciler) pods() []plan.Pod {
 
 // followPods has the pods of this node followed while the plan needs them.
 func (r *Reconciler) followPods(now time.Duration) {
-	if want := r.out.FollowPods; want != (r.podsSince != 0) {
+	if want := r.out.FollowPods || r.anycast.wanted; want != (r.podsSince != 0) {
 		r.podsSince = 0
 		if want {
 			r.podsSince = max(now, 1)

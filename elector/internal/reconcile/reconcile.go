@@ -40,6 +40,7 @@ type Reconciler struct {
 	linkdGone  bool
 	egressd    *gate
 	bgp        bgpSide
+	anycast    anycast
 	backends   *backends
 	work       context.Context // of what the loop starts
 	health     asked

@@ -40,7 +40,7 @@ func (r *Reconciler) pass() {
 		r.backoff.Reset()
 	}
 	r.passErr = err
-	if len(r.failed)+len(r.routing.failed) > 0 {
+	if len(r.failed)+len(r.routing.failed)+len(r.anycasting.failed) > 0 {
 		r.soon(time.Now().Add(r.retry.Failed()))
 	} else {
 		r.retry.Reset()
@@ -85,7 +85,7 @@ func (r *Reconciler) tryPass(start time.Time) error {
 	}
 	r.desired = r.wanted()
 	r.noteRouted()
-	return errors.Join(r.converge(), r.convergeRoutes())
+	return errors.Join(r.converge(), r.convergeRoutes(), r.convergeAnycast())
 }
 
 // wanted is what the documents want as of now.
@@ -278,7 +278,7 @@ func (r *Reconciler) CleanUp() error {
 	r.actual = actual
 	r.desired = plan.Desired{Protocol: r.protocol(), Sweep: true, Fence: r.fence}
 	r.docs.Grants = schema.Grants{}
-	if err := errors.Join(r.converge(), r.removeRoutes()); err != nil {
+	if err := errors.Join(r.converge(), r.removeRoutes(), r.removeAnycast()); err != nil {
 		return err
 	}
 	return r.report.CleanUp()

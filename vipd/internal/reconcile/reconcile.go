@@ -21,6 +21,7 @@ import (
 	"github.com/vipod/vipod/shared/schema"
 	"github.com/vipod/vipod/shared/statefile"
 	"github.com/vipod/vipod/shared/trigger"
+	"github.com/vipod/vipod/vipd/internal/anycast"
 	"github.com/vipod/vipod/vipd/internal/kernel"
 	"github.com/vipod/vipod/vipd/internal/links"
 	"github.com/vipod/vipod/vipd/internal/plan"
@@ -49,6 +50,8 @@ type Config struct {
 	Added func(netip.Addr)
 	// Routes are those of routing-table mode; nil for none.
 	Routes routes.Kernel
+	// Anycast are those to pods that have an address themselves; nil for none.
+	Anycast anycast.Kernel
 }
 
 // Reconciler is vipd's loop. Its methods may be called from anywhere, except
@@ -86,12 +89,13 @@ type Reconciler struct {
 	// acted: the last pass put everything behind the fence that belongs there
 	// and removed everything that shall go. Only then may others read from
 	// the reports that this node is silent.
-	acted   bool
-	backoff trigger.Backoff // of passes
-	retry   trigger.Backoff // of single addresses
-	wake    *time.Timer
-	failed  map[netip.Addr]error // operations on addresses in the last pass
-	routing routing
+	acted      bool
+	backoff    trigger.Backoff // of passes
+	retry      trigger.Backoff // of single addresses
+	wake       *time.Timer
+	failed     map[netip.Addr]error // operations on addresses in the last pass
+	routing    routing
+	anycasting anycasting
 }
 
 // New returns a Reconciler that has looked at nothing yet.

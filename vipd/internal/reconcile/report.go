@@ -83,6 +83,11 @@ func (r *Reconciler) conditions(vip schema.VIP, verdicts map[netip.Addr]plan.Ver
 			no(&present, reason, message)
 		}
 		no(&fenced, "NoGrantNeeded", "")
+	case len(vip.Via) > 0:
+		if reason, message := r.reached(vip); reason != "" {
+			no(&present, reason, message)
+		}
+		no(&fenced, "NoGrantNeeded", "")
 	case !slices.ContainsFunc(vip.Addresses, schema.Address.Placed):
 		no(&present, "NotPlaced", "no interface gets the VIP")
 		no(&fenced, "NotPlaced", "")

@@ -18,6 +18,7 @@ import (
 	"github.com/vipod/vipod/shared/netsafe"
 	"github.com/vipod/vipod/shared/ownership"
 	"github.com/vipod/vipod/shared/pulse"
+	"github.com/vipod/vipod/vipd/internal/anycast"
 	"github.com/vipod/vipod/vipd/internal/flows"
 	"github.com/vipod/vipod/vipd/internal/kernel"
 	"github.com/vipod/vipod/vipd/internal/reconcile"
@@ -35,7 +36,7 @@ func Run(ctx context.Context, env *daemon.Env) error {
 	forgetter := flows.New(env.Log, flows.Forget)
 	r, err := reconcile.New(reconcile.Config{
 		Log: env.Log, StateDir: env.StateDir, Boot: boot,
-		Open: opener(env.Log, kernel.ProbeFence), Metrics: reconcile.NewMetrics(registry), Routes: routes.Linux{}, Added: forgetter.Added,
+		Open: opener(env.Log, kernel.ProbeFence), Metrics: reconcile.NewMetrics(registry), Routes: routes.Linux{}, Anycast: anycast.Linux{}, Added: forgetter.Added,
 	})
 	if err != nil {
 		return err

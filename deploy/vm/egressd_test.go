@@ -13,3 +13,7 @@ func TestVMTunnelsAreWhatTheModelSaysOnDebiansKernel(t *testing.T) {
 func TestVMTunnelsServeOnDebiansKernel(t *testing.T) {
 	pass(t, "../../egressd", tunnelModules, "TestNetnsTunnel")
 }
+
+func TestVMTablesAreWhatTheModelSaysOnDebiansKernel(t *testing.T) {
+	pass(t, "../../egressd/internal/kernel", tunnelModules, "TestNetnsKernelIsAsTheModel")
+}

@@ -61,7 +61,6 @@ func egressChains() []chain {
 			join(f.is(), match{l4proto(reg0), equal(unix.IPPROTO_TCP)}, withoutSYN(),
 				match{&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}),
 			join(f.is(), counted))
-		route.rules = append(route.rules, join(f.is(), match{f.source(), notIn(plan.Via + f.suffix)}, pass))
 		route.rules = append(route.rules, judged...)
 		route.rules = append(route.rules, join(f.is(), match{
 			f.source(), mapped(plan.Via+f.suffix, reg0, reg0), &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: reg0},

@@ -59,8 +59,11 @@ func Anycasts(in Input, pods []AnycastPod, vips []VIP) (out []Anycast, refused [
 		for text := range strings.SplitSeq(p.Wants, ",") {
 			ip, hops, why := p.anycast(strings.TrimSpace(text), in.Config.BGP.Anycast, whose)
 			if why != "" {
-				refused = append(refused, Refusal{p.Namespace, p.Name, p.UID, ReasonAnycastRefused,
-					fmt.Sprintf("annotation %s: %s %s; it is not announced", annotationAnycast, config.Quote(text), why)})
+				refused = append(refused, Refusal{
+					Namespace: p.Namespace, Name: p.Name, UID: p.UID, Reason: ReasonAnycastRefused,
+					Message: fmt.Sprintf("annotation %s: %s %s; it is not announced", annotationAnycast, config.Quote(text), why),
+					Here:    true,
+				})
 			} else if p.Serves && len(hops) > 0 {
 				via[ip] = append(via[ip], hops...)
 			}

@@ -68,12 +68,12 @@ func (p *planner) giveLease(s *service, l schema.Lease) {
 		return
 	}
 	if err := p.allowed(s, l.IP); err != nil {
-		p.refuse(s, ReasonAddressRefused, "address %s, which a DHCP server lent, is refused: it %v", l.IP, err)
+		p.refuseHere(s, ReasonAddressRefused, "address %s, which a DHCP server lent, is refused: it %v", l.IP, err)
 		return
 	}
 	if p.in.Taken[l.IP] {
 		s.dhcp.DHCP.Declined = append(s.dhcp.DHCP.Declined, l.IP)
-		p.refuse(s, ReasonAddressRefused, "address %s, which a DHCP server lent, is refused: another host has it", l.IP)
+		p.refuseHere(s, ReasonAddressRefused, "address %s, which a DHCP server lent, is refused: another host has it", l.IP)
 		return
 	}
 	if s.lent == nil {

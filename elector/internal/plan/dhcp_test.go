@@ -89,7 +89,7 @@ func TestLentAddressesAreThoseOfTheVIP(t *testing.T) {
 	}
 
 	in.Leases["shop.web"] = []schema.Lease{lease("198.51.100.2")}
-	if out := Plan(in); len(out.VIPs[0].Addresses) != 0 || len(out.Refusals) != 1 ||
+	if out := Plan(in); len(out.VIPs[0].Addresses) != 0 || len(out.Refusals) != 1 || !out.Refusals[0].Here ||
 		!strings.Contains(out.Refusals[0].Message, "is an address of node n2") {
 		t.Errorf("a node's address was taken from the server:\n%s", out.text())
 	}
@@ -105,7 +105,7 @@ func TestALentAddressThatAnotherHostHasIsDeclined(t *testing.T) {
 	in.Taken = map[netip.Addr]bool{netip.MustParseAddr("198.51.100.77"): true}
 	out := Plan(in)
 	d := linksOf(t, out, "shop.web")[0].DHCP
-	if diff := cmp.Diff(addrs("198.51.100.77"), d.Declined, compareAddr); diff != "" || len(out.VIPs[0].Addresses) != 0 || len(out.Refusals) != 1 {
+	if diff := cmp.Diff(addrs("198.51.100.77"), d.Declined, compareAddr); diff != "" || len(out.VIPs[0].Addresses) != 0 || len(out.Refusals) != 1 || !out.Refusals[0].Here {
 		t.Errorf("declined (-want +got):\n%s\n%s", diff, out.text())
 	}
 }

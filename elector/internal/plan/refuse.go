@@ -34,6 +34,12 @@ func (p *planner) refuse(s *service, reason, format string, args ...any) {
 	})
 }
 
+// refuseHere is refuse for what this node alone knows.
+func (p *planner) refuseHere(s *service, reason, format string, args ...any) {
+	p.refuse(s, reason, format, args...)
+	p.out.Refusals[len(p.out.Refusals)-1].Here = true
+}
+
 // errInUse is the clash of two Services over one port of one address.
 type errInUse string
 

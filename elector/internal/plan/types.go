@@ -148,4 +148,6 @@ type Refusal struct {
 	Namespace, Name, UID string
 	// Reason is one CamelCase word, Message one sentence for people.
 	Reason, Message string
+	// Here says that other nodes do not know of it, so that this one must tell.
+	Here bool
 }

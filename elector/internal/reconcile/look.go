@@ -59,16 +59,23 @@ func (r *Reconciler) look(now time.Duration) {
 	}
 	r.lookAtOrphans(now)
 	r.status.keep(r.wishes)
-	if r.speaker(now) {
-		for _, f := range r.out.Refusals {
-			state[kube.Event{
-				About: aboutService(f.Namespace, f.Name, f.UID), Warning: true,
-				Reason: f.Reason, Action: "Planning", Message: f.Message,
-			}] = true
-		}
-	}
+	r.lookAtRefusals(r.speaker(now), state)
 	r.tellState(state)
 	r.measure(now)
+}
+
+// lookAtRefusals looks at what is refused: what all nodes refuse is told by the
+// one that speaks for all.
+func (r *Reconciler) lookAtRefusals(speaker bool, state map[kube.Event]bool) {
+	for _, f := range r.out.Refusals {
+		if !f.Here && !speaker {
+			continue
+		}
+		state[kube.Event{
+			About: aboutService(f.Namespace, f.Name, f.UID), Warning: true,
+			Reason: f.Reason, Action: "Planning", Message: f.Message,
+		}] = true
+	}
 }
 
 // tellState tells what has become so since the last look.

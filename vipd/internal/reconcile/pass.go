@@ -136,6 +136,7 @@ func (r *Reconciler) open(table string) error {
 // converge makes the plan's operations, stage by stage. An address that cannot
 // be added concerns its VIP alone and is no error here.
 func (r *Reconciler) converge() error {
+	r.adopt()
 	stages := map[plan.Stage][]plan.Op{}
 	for _, op := range plan.Plan(r.desired, r.actual) {
 		stages[op.Stage()] = append(stages[op.Stage()], op)
@@ -156,6 +157,20 @@ func (r *Reconciler) converge() error {
 	given := r.give(r.docs.Grants)
 	r.scheduleRefresh()
 	return errors.Join(opened, given)
+}
+
+// adopt tells once of the addresses that an earlier process added, perhaps just
+// before it ended.
+func (r *Reconciler) adopt() {
+	if r.adopted {
+		return
+	}
+	r.adopted = true
+	for _, a := range r.actual.Addresses {
+		if a.Protocol == r.desired.Protocol {
+			r.Added(a.Prefix.Addr())
+		}
+	}
 }
 
 // do makes the operations of one stage. Those on addresses go in chunks, so

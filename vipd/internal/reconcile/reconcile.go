@@ -46,7 +46,8 @@ type Config struct {
 	// whether it can do a fence; an empty name is for looking only.
 	Open    func(table string) (k kernel.Kernel, fence bool, err error)
 	Metrics *Metrics
-	// Added is told of every address that was added; it must not block.
+	// Added is told of every address that was added, and of those found at the
+	// start; it must not block.
 	Added func(netip.Addr)
 	// Routes are those of routing-table mode; nil for none.
 	Routes routes.Kernel
@@ -86,6 +87,7 @@ type Reconciler struct {
 	lastPass time.Time
 	next     time.Time // when the last pass wanted another one
 	passErr  error
+	adopted  bool // see adopt
 	// acted: the last pass put everything behind the fence that belongs there
 	// and removed everything that shall go. Only then may others read from
 	// the reports that this node is silent.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -249,6 +250,25 @@ func TestWithoutAFenceLifetimesEndWithTheGrantAndDrainingRemoves(t *testing.T) {
 	}
 	if index(b.kernel.said, "nft") >= 0 {
 		t.Errorf("nftables was used: %v", b.kernel.said)
+	}
+}
+
+// Its flows were to be forgotten by the process that added it.
+func TestAddressThatAnEarlierProcessAddedIsToldOfAsIfItWereAddedNow(t *testing.T) {
+	b := newBench(t, true)
+	ours, foreign := netip.MustParsePrefix("198.51.100.7/32"), netip.MustParsePrefix("198.51.100.8/32")
+	b.kernel.State.Addresses = []plan.Address{
+		{Link: "eth0", Prefix: ours, Protocol: 248, Valid: 120}, {Link: "eth0", Prefix: foreign},
+	}
+	var told []netip.Addr
+	b.Added = func(ip netip.Addr) { told = append(told, ip) }
+	for range 2 {
+		if err := b.converged(time.Hour, web(schema.StateActive, "198.51.100.7")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(told, []netip.Addr{ours.Addr()}) {
+		t.Errorf("told of %v, want %v once", told, ours.Addr())
 	}
 }
 

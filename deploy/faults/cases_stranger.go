@@ -15,8 +15,9 @@ const stranger = "stranger"
 // conflicts are faults in which somebody else has an address.
 func conflicts() []Case {
 	return []Case{
-		{Name: "a stranger claims the address", Faulty: nobody, Settle: time.Second, Fault: contest,
-			// What the stranger answers is lost; who of vipod's claims it is not.
+		{Name: "a stranger claims the address", Settle: time.Second, Fault: contest,
+			// What goes to the stranger is lost, until the next defence; who of
+			// vipod's nodes claims the address is not.
 			Want: Expectation{Outcome: Stays, Bound: 15 * time.Second, Strangers: []string{stranger}, Rate: recoverRate}},
 	}
 }

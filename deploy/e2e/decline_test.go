@@ -13,12 +13,13 @@ import (
 func TestE2EAnAddressFromDHCPThatAnotherHostHasIsDeclined(t *testing.T) {
 	e := begin(t)
 	name := "declining"
-	taken := []netip.Addr{netip.MustParseAddr("198.51.100.145"), netip.MustParseAddr("2001:db8:0:1::d00")}
+	taken := []netip.Addr{netip.MustParseAddr("198.51.100.157"), netip.MustParseAddr("2001:db8:0:1::df0")}
 	mac := e.newStranger()
 	for _, ip := range taken {
 		e.takes(ip)
 	}
-	k := kea{e, t.TempDir()}
+	// Addresses of its own: what was declined is for a minute.
+	k := kea{env: e, dir: t.TempDir(), pool4: "198.51.100.157-198.51.100.158", pool6: "2001:db8:0:1::df0-2001:db8:0:1::dff"}
 	four, six := k.four(""), k.six()
 	e.create(lab.ServiceSpec{Name: name, VIPs: anyAddrs, Pods: e.allPods()})
 	for _, ip := range taken {

@@ -74,7 +74,7 @@ func (e *env) serveDHCP() *dhcpServer {
 	return e.runServer("dnsmasq", "--keep-in-foreground", "--port=0", "--interface=br0", "--bind-interfaces", "--except-interface=lo",
 		"--conf-file=/dev/null", "--log-facility=-", "--log-dhcp", "--no-ping", "--pid-file=", "--user=root",
 		"--dhcp-leasefile="+filepath.Join(e.t.TempDir(), "leases"),
-		"--dhcp-range=198.51.100.145,198.51.100.158,255.255.255.0,120", "--dhcp-range=2001:db8:0:1::d00,2001:db8:0:1::dff,64,120")
+		"--dhcp-range=198.51.100.145,198.51.100.155,255.255.255.0,120", "--dhcp-range=2001:db8:0:1::d00,2001:db8:0:1::dbf,64,120")
 }
 
 // runServer runs a program on the LAN until the test ends.

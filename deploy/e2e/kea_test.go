@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"os"
@@ -30,19 +31,21 @@ const keaConfig = `{"Dhcp%[1]s": {
 type kea struct {
 	*env
 	dir string
+	// pool4 and pool6 are what they lend; "" for what other tests' servers do.
+	pool4, pool6 string
 }
 
 // four runs the server of IPv4 until the test ends, with what is reserved for
 // hosts.
 func (k kea) four(reserved string) *dhcpServer {
 	k.t.Helper()
-	return k.serve("4", lab.LAN4, "198.51.100.145-198.51.100.158", `"authoritative": true,`, reserved)
+	return k.serve("4", lab.LAN4, cmp.Or(k.pool4, "198.51.100.145-198.51.100.155"), `"authoritative": true,`, reserved)
 }
 
 // six runs the server of IPv6 until the test ends.
 func (k kea) six() *dhcpServer {
 	k.t.Helper()
-	return k.serve("6", lab.LAN6, "2001:db8:0:1::d00-2001:db8:0:1::dff",
+	return k.serve("6", lab.LAN6, cmp.Or(k.pool6, "2001:db8:0:1::d00-2001:db8:0:1::dbf"),
 		`"server-id": {"type": "LL", "htype": 1, "identifier": "020000000001", "persist": false},`, "")
 }
 
@@ -60,7 +63,7 @@ func (k kea) serve(family string, subnet netip.Prefix, pool, more, reserved stri
 func TestE2EAChangedAddressFromDHCPTakesThePlaceOfTheOld(t *testing.T) {
 	e := begin(t)
 	name := "changed"
-	k := kea{e, t.TempDir()}
+	k := kea{env: e, dir: t.TempDir()}
 	server := k.four("")
 	e.create(lab.ServiceSpec{Name: name, VIPs: anyAddrs[:1], Pods: e.allPods(), Change: func(s *corev1.Service) {
 		single := corev1.IPFamilyPolicySingleStack

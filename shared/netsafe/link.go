@@ -125,17 +125,10 @@ func (l *Link) decodeIPv4(raw []byte) error {
 		return err
 	}
 	conf := inet[inetConf]
-	for at, value := range map[int]*int{
-		8:  &l.RPFilter, // IPV4_DEVCONF_* of linux/ip.h
-		18: &l.ARPAnnounce,
-		19: &l.ARPIgnore,
-	} {
-		if len(conf) >= 4*at {
+	for name, value := range map[IPv4Conf]*int{RPFilter: &l.RPFilter, ARPAnnounce: &l.ARPAnnounce, ARPIgnore: &l.ARPIgnore} {
+		if at := int(name); len(conf) >= 4*at {
 			*value = int(number(conf[4*(at-1):]))
 		}
 	}
 	return nil
 }
-
-// inetConf is IFLA_INET_CONF of linux/if_link.h.
-const inetConf = 1

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/vipod/vipod/egressd/internal/tunnel"
@@ -109,9 +108,6 @@ func setUp(o tunnel.SetUp) error {
 }
 
 const (
-	inetConf = 1 // IFLA_INET_CONF of linux/if_link.h
-	rpFilter = 8 // IPV4_DEVCONF_RP_FILTER of linux/ip.h
-
 	// Values of rp_filter, RFC 3704 sections 2.2 and 2.4. The larger one of the
 	// link's and that of all links counts.
 	off    = 0
@@ -135,17 +131,7 @@ func filterLoosely(index int) error {
 	if strings.TrimSpace(string(all)) == strict {
 		value = loose
 	}
-	req := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
-	head := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	head.Index = int32(index)
-	req.AddData(head)
-	spec := nl.NewRtAttr(unix.IFLA_AF_SPEC|unix.NLA_F_NESTED, nil)
-	inet := spec.AddRtAttr(unix.AF_INET|unix.NLA_F_NESTED, nil)
-	conf := inet.AddRtAttr(inetConf|unix.NLA_F_NESTED, nil)
-	conf.AddRtAttr(rpFilter, nl.Uint32Attr(value))
-	req.AddData(spec)
-	_, err = req.Execute(unix.NETLINK_ROUTE, 0)
-	return err
+	return netsafe.SetIPv4Conf(index, map[netsafe.IPv4Conf]uint32{netsafe.RPFilter: value})
 }
 
 func family(f tunnel.Family) int {

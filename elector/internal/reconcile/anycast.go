@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -62,17 +61,14 @@ func anycastPods(list []*corev1.Pod) []plan.AnycastPod {
 		if wants == "" {
 			continue
 		}
-		pod := plan.AnycastPod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Wants: wants, HostNetwork: p.Spec.HostNetwork}
-		over := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		pod := plan.AnycastPod{
+			Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Wants: wants, HostNetwork: p.Spec.HostNetwork,
+			Addresses: addressesOf(p),
+		}
 		for _, c := range p.Status.Conditions {
 			pod.Serves = pod.Serves || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 		}
-		pod.Serves = pod.Serves && p.DeletionTimestamp == nil && !over
-		for _, ip := range p.Status.PodIPs {
-			if a, err := netip.ParseAddr(ip.IP); err == nil {
-				pod.Addresses = append(pod.Addresses, a.Unmap())
-			}
-		}
+		pod.Serves = pod.Serves && p.DeletionTimestamp == nil && !hasEnded(p)
 		out = append(out, pod)
 	}
 	return out

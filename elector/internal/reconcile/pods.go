@@ -24,16 +24,23 @@ func (r *Reconciler) pods() []plan.Pod {
 	}
 	list := []plan.Pod{}
 	for _, p := range r.API.Pods() {
-		if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-			continue
+		if !p.Spec.HostNetwork && !hasEnded(p) {
+			list = append(list, plan.Pod{Namespace: p.Namespace, Labels: p.Labels, IPs: addressesOf(p)})
 		}
-		pod := plan.Pod{Namespace: p.Namespace, Labels: p.Labels}
-		for _, text := range append([]corev1.PodIP{{IP: p.Status.PodIP}}, p.Status.PodIPs...) {
-			if ip, err := netip.ParseAddr(text.IP); err == nil && !slices.Contains(pod.IPs, ip.Unmap()) {
-				pod.IPs = append(pod.IPs, ip.Unmap())
-			}
+	}
+	return list
+}
+
+func hasEnded(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// addressesOf are the pod's addresses, the first of them its primary one.
+func addressesOf(p *corev1.Pod) (list []netip.Addr) {
+	for _, text := range append([]corev1.PodIP{{IP: p.Status.PodIP}}, p.Status.PodIPs...) {
+		if ip, err := netip.ParseAddr(text.IP); err == nil && !slices.Contains(list, ip.Unmap()) {
+			list = append(list, ip.Unmap())
 		}
-		list = append(list, pod)
 	}
 	return list
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/vipod/vipod/linkd/internal/plan"
@@ -205,29 +204,8 @@ func complete(o plan.Add, made netlink.Link) error {
 	return nil
 }
 
-const (
-	inetConf = 1 // IFLA_INET_CONF of linux/if_link.h
-
-	// IPV4_DEVCONF_* of linux/ip.h.
-	rpFilter    = 8
-	arpAnnounce = 18
-	arpIgnore   = 19
-)
-
-// setConf sets settings of IPv4 over rtnetlink: /proc/sys is read-only in a
-// container.
 func setConf(index int, c plan.Conf) error {
-	req := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
-	head := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	head.Index = int32(index)
-	req.AddData(head)
-	spec := nl.NewRtAttr(unix.IFLA_AF_SPEC|unix.NLA_F_NESTED, nil)
-	inet := spec.AddRtAttr(unix.AF_INET|unix.NLA_F_NESTED, nil)
-	conf := inet.AddRtAttr(inetConf|unix.NLA_F_NESTED, nil)
-	conf.AddRtAttr(rpFilter, nl.Uint32Attr(uint32(c.RPFilter)))
-	conf.AddRtAttr(arpAnnounce, nl.Uint32Attr(uint32(c.ARPAnnounce)))
-	conf.AddRtAttr(arpIgnore, nl.Uint32Attr(uint32(c.ARPIgnore)))
-	req.AddData(spec)
-	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
-	return err
+	return netsafe.SetIPv4Conf(index, map[netsafe.IPv4Conf]uint32{
+		netsafe.RPFilter: uint32(c.RPFilter), netsafe.ARPIgnore: uint32(c.ARPIgnore), netsafe.ARPAnnounce: uint32(c.ARPAnnounce),
+	})
 }
